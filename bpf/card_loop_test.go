@@ -9,13 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/loop"
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/hwoffload/vectors"
-	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
-	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 // labTable is the table of a lab for the policy loop.
@@ -57,8 +56,8 @@ func TestPolicyLoopOverCard(t *testing.T) {
 			now = e.At
 			l.at(now)
 			if e.Evaluate {
-				for _, loop := range []*policyloop.Loop{overBPF, overCard} {
-					if _, err := loop.Evaluate(now); err != nil {
+				for _, x := range []*loop.Loop{overBPF, overCard} {
+					if _, err := x.Evaluate(now); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -83,13 +82,9 @@ func TestPolicyLoopOverCard(t *testing.T) {
 }
 
 // loopOver is a policy loop that paces nothing.
-func loopOver(t *testing.T, x policyloop.Table, cfg *bpf.Config, clock func() uint64) *policyloop.Loop {
+func loopOver(t *testing.T, x loop.Table, cfg *bpf.Config, clock func() uint64) *loop.Loop {
 	t.Helper()
-	none, err := pacer.Adopt(nil, pacer.None, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policyloop.New(policyloop.Options{Table: x, Pacer: none, Config: cfg, Clock: clock, Log: slog.New(slog.DiscardHandler)})
+	return loop.New(loop.Options{Table: x, Config: cfg, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 }
 
 // cardWith is the port of a card whose node 1 is the peer, with an entry.

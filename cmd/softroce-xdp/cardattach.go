@@ -21,10 +21,10 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 )
 
@@ -181,7 +181,7 @@ func (a *app) runCard(cmd *cobra.Command, id *cardID, s *cardSettings, c *hwoffl
 	defer os.Remove(path)
 	var beat time.Time
 	o := agent.CardOptions{
-		Nodes: s.file, Log: a.agentLogger(cmd.ErrOrStderr()).With("card", id.name),
+		Sharer: s.file.Sharer(), Log: a.agentLogger(cmd.ErrOrStderr()).With("card", id.name),
 		Ready: func() {
 			if err = state.write(path); err != nil {
 				stop() // the other commands would not find the card

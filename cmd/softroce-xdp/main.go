@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/internal/printable"
-	"github.com/softroce/softroce-xdp/mempool/planner"
 )
 
 // version is set by the Makefile (git describe).
@@ -25,7 +24,6 @@ func main() {
 	// SIGPIPE is handled: a closed output pipe must not end an attach between two interfaces,
 	// or an engine. The write returns an error instead.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
-	planner.Main() // it does not return in the process that trains the predictions of a pool
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/pooling"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/mempool/vmm/exercise"
-	"github.com/softroce/softroce-xdp/mempool/vmm/poolstore"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -155,7 +155,7 @@ func (s *poolMapStore) open() (vmm.Store, error) {
 		return nil, errors.Join(err, dev.Close())
 	}
 	keepTicket(s.RunDir, s.Name, os.Stderr)(n)
-	store, err := poolstore.New(n, s.Demand)
+	store, err := pages.New(n, pages.Config{Demand: s.Demand})
 	if err != nil {
 		return nil, errors.Join(err, n.Close(), dev.Close())
 	}
@@ -164,7 +164,7 @@ func (s *poolMapStore) open() (vmm.Store, error) {
 
 // leasedStore gives its lease back when it is closed.
 type leasedStore struct {
-	*poolstore.Store
+	*pages.Store
 	node *node.Node
 	dev  verbs.Device
 }

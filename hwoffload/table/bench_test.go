@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/table"
-	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
 // BenchmarkEvaluate is what an evaluation costs for each active destination: collect, decide,

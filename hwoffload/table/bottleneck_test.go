@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
 	"github.com/softroce/softroce-xdp/hwoffload/table"
-	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/testenv/lab/fluid"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )

@@ -13,7 +13,7 @@ import (
 
 // Port is the part of the table whose nodes are behind one port of the card. It carries
 // registers between the card and the policy loop by the calls of the card, and is a
-// policyloop.Table. Methods are for the goroutine of the Table.
+// loop.Table. Methods are for the goroutine of the Table.
 type Port struct {
 	t      *Table
 	number uint32

@@ -11,9 +11,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/loop"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
@@ -64,7 +64,7 @@ func (v *Vector) First() bpf.DestRegs {
 // data to send; shares of the link and priorities are left out.
 func Decide(d *bpf.DestRegs, p *fourcase.Params, now uint64) {
 	r := bpf.PolicyAs[fourcase.Regs](&d.Policy)
-	rate := fourcase.Step(r, p, policyloop.SampleOf(d, true), now).RateBps
+	rate := fourcase.Step(r, p, loop.SampleOf(d, true), now).RateBps
 	d.RateBps, d.StackRateBps, d.EngineRateBps = rate, rate, rate
 }
 

@@ -23,10 +23,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/loop"
 	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/agent/internal/discovery"
-	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -39,7 +39,7 @@ type Agent struct {
 	cfg   *loader.LiveConfig
 	table *loader.AgentCall
 	pacer pacer.Pacer
-	loop  *policyloop.Loop
+	loop  *loop.Loop
 	log   *slog.Logger
 
 	lock      *loader.Lock
@@ -61,7 +61,7 @@ type Agent struct {
 	admission *discovery.Admission
 
 	watch  watch
-	rest   policyloop.Rest
+	rest   loop.Rest
 	engine uint64 // last check for the entries of a killed engine, monotonic ns
 	dests  int    // entries in the table that have a number
 
@@ -150,8 +150,8 @@ func open(ifname string, o loader.Options, log *slog.Logger) (_ *Agent, err erro
 	if err = a.openOwn(); err != nil {
 		return nil, err
 	}
-	a.loop = policyloop.New(policyloop.Options{
-		Table: a.table, Pacer: a.pacer, Config: a.cfg.Config, Nodes: &a.file, Clock: loader.Monotonic, Log: log,
+	a.loop = loop.New(loop.Options{
+		Table: a.table, Pacer: a.pacer, Config: a.cfg.Config, Sharer: a.file.Sharer(), Clock: loader.Monotonic, Log: log,
 		Hello: a.hello, Evaluated: a.evaluated, Limit: a.limits.of,
 	})
 	a.loop.ClockOffset = a.clockOffset
@@ -286,7 +286,7 @@ func (a *Agent) tick(now uint64) (time.Duration, error) {
 	cost := time.Duration(loader.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - start)
 	a.sendEchoes(now) // which have a budget of their own
 	a.watch.look(a, now)
-	period := a.rest.Period(policyloop.TickPeriod(cost, n, a.hasEngine()), now, n == 0, reported)
+	period := a.rest.Period(loop.TickPeriod(cost, n, a.hasEngine()), now, n == 0, reported)
 	return a.loop.AdvancePauses(loader.Monotonic(), period), nil
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cc/loop"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/loader/agent/policyloop"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -65,6 +65,6 @@ func keyN(n byte) bpf.DestKey { return bpf.KeyOf(peerN(n)) }
 // bare returns an agent that has neither an interface nor a table.
 func bare() *Agent {
 	a := &Agent{cfg: &loader.LiveConfig{Config: &bpf.Config{}}, log: slog.New(slog.DiscardHandler)}
-	a.loop = policyloop.New(policyloop.Options{Config: a.cfg.Config, Log: a.log})
+	a.loop = loop.New(loop.Options{Config: a.cfg.Config, Log: a.log})
 	return a
 }

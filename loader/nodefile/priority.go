@@ -51,6 +51,17 @@ func (f *File) EachPriority(define func(priority.Node, ...priority.Key)) {
 	}
 }
 
+// Sharer returns the policy that shares a link by the priorities (S4.5). It returns nil if no node
+// has one, or if f is nil.
+func (f *File) Sharer() *priority.Sharer {
+	if f == nil || !f.Prioritized() {
+		return nil
+	}
+	s := priority.NewSharer()
+	f.EachPriority(s.Define)
+	return s
+}
+
 // judge sets the level of a node that has none by its users and its importance.
 func (n *Node) judge() {
 	if n.Level == 0 && (n.Users != 0 || n.Importance != 0) {

@@ -51,6 +51,15 @@ func TestPrioritized(t *testing.T) {
 		if f.Prioritized() != want {
 			t.Errorf("%q: Prioritized is %t", text, !want)
 		}
+		if (f.Sharer() != nil) != want {
+			t.Errorf("%q: a Sharer: %t", text, !want)
+		}
+	}
+}
+
+func TestSharerWithoutFile(t *testing.T) {
+	if (*File)(nil).Sharer() != nil {
+		t.Error("no node file has priorities")
 	}
 }
 

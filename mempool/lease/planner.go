@@ -39,9 +39,6 @@ type Prediction struct {
 	Need      uint64 `json:"need_bytes"` // of the next period
 	Periods   uint64 `json:"periods"`    // that were predicted
 	ByNetwork uint64 `json:"by_network"` // of these, by a neural network
-
-	// Weights says where the weights come from with which the network began.
-	Weights string `json:"weights,omitempty"`
 }
 
 // NewPlanner returns a simple Planner. It predicts the next value from the last one: a need grows at once,

@@ -135,7 +135,7 @@ func TestHostileText(t *testing.T) {
 	listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
 	must(t, err)
 	defer listener.Close()
-	status, err := json.Marshal(lease.Status{Nodes: []lease.NodeStatus{{Name: hostile, Expected: lease.Prediction{By: hostile, Weights: hostile}}}})
+	status, err := json.Marshal(lease.Status{Nodes: []lease.NodeStatus{{Name: hostile, Expected: lease.Prediction{By: hostile}}}})
 	must(t, err)
 	go func() {
 		for _, list := range [][]proto.Message{
@@ -165,7 +165,7 @@ func TestHostileText(t *testing.T) {
 	}()
 	s, err := node.Status(ctx, dev, listener.Addr().String())
 	must(t, err)
-	if n := s.Nodes[0]; n.Name != safe || n.Expected.By != safe || n.Expected.Weights != safe {
+	if n := s.Nodes[0]; n.Name != safe || n.Expected.By != safe {
 		t.Errorf("%+v", n)
 	}
 	n, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})

@@ -66,7 +66,7 @@ func question(ctx context.Context, dev verbs.Device, address string, r proto.Req
 			err := json.Unmarshal(text, &s)
 			for i := range s.Nodes {
 				n := &s.Nodes[i]
-				for _, t := range []*string{&n.Name, &n.Expected.By, &n.Expected.Weights} {
+				for _, t := range []*string{&n.Name, &n.Expected.By} {
 					*t = printable.Text(*t)
 				}
 			}

@@ -2,13 +2,16 @@
 
 package pages
 
-import "github.com/softroce/softroce-xdp/mempool/node"
+import (
+	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
+)
 
 // entry is a request that is to be started.
 type entry struct {
 	node.Op
 	p     *page
-	r     Request
+	r     vmm.Request
 	alone bool // it does not wait for those that follow it
 }
 

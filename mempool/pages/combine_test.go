@@ -12,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
 
@@ -72,9 +73,9 @@ type batch struct {
 	errs map[int64][]error
 }
 
-func (b *batch) request(page int64, data []byte) Request {
+func (b *batch) request(page int64, data []byte) vmm.Request {
 	b.all.Add(1)
-	return Request{Page: page, Data: data, Done: func(err error) {
+	return vmm.Request{Page: page, Data: data, Done: func(err error) {
 		b.mu.Lock()
 		b.errs[page] = append(b.errs[page], err)
 		b.mu.Unlock()
@@ -83,10 +84,10 @@ func (b *batch) request(page int64, data []byte) Request {
 }
 
 // call makes a call for pages with their data, and returns the error of each page.
-func call(t *testing.T, start func([]Request), list []int64, data func(page int64) []byte) map[int64]error {
+func call(t *testing.T, start func([]vmm.Request), list []int64, data func(page int64) []byte) map[int64]error {
 	t.Helper()
 	b := batch{errs: map[int64][]error{}}
-	var requests []Request
+	var requests []vmm.Request
 	for _, page := range list {
 		requests = append(requests, b.request(page, data(page)))
 	}

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pages stores pages by number in the space that a node leases (mempool/node): the remote side of a
-// virtual memory manager (S4.4).
+// virtual memory manager (S4.4). A Store is a store of package vmm, which reads and writes the pages by RDMA:
+//
+//	n, err := node.Join(ctx, dev, "10.0.0.2:7178", node.Config{Name: "web1", Period: time.Second, Demand: 1 << 30})
+//	store, err := pages.New(n, pages.Config{Demand: 1 << 30})
+//	region, err := vmm.NewRegion(vmm.Config{Size: 4 << 30, Local: 1 << 30}, store)
+//
+// Package mempool/spread makes such a store of several servers.
 //
 // A page is placed in a slab when it is written. When a slab must be returned, its pages move to other
 // slabs, as far as there is room. A page whose slab has ended is lost: to read it is ErrLost, never other

@@ -11,6 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/server"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
@@ -46,12 +47,12 @@ func Example() {
 	}
 	copy(data, "page 4711")
 	done := make(chan error, 1)
-	store.WritePages([]pages.Request{{Page: 4711, Data: data, Done: func(err error) { done <- err }}})
+	store.WritePages([]vmm.Request{{Page: 4711, Data: data, Done: func(err error) { done <- err }}})
 	if err := <-done; err != nil {
 		log.Fatal(err)
 	}
 	clear(data)
-	store.ReadPages([]pages.Request{{Page: 4711, Data: data, Done: func(err error) { done <- err }}})
+	store.ReadPages([]vmm.Request{{Page: 4711, Data: data, Done: func(err error) { done <- err }}})
 	err = <-done
 	fmt.Printf("%.9s %v\n", data, err)
 	// Output: page 4711 <nil>

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
 
@@ -20,13 +21,6 @@ var (
 	ErrNoPage   = errors.New("the page was never written")
 	errPageSize = errors.New("the data is not one page")
 )
-
-// Request is one page that is read or written.
-type Request struct {
-	Page int64       // number of the page
-	Data []byte      // a page, in memory of AllocBuffers; in use until Done
-	Done func(error) // called once, by any goroutine
-}
 
 // Config are the properties of a Store.
 type Config struct {
@@ -49,7 +43,7 @@ func (nobody) Room(int)         {}
 func (nobody) Lost([]int64)     {}
 func (nobody) Squeezed([]int64) {}
 
-// Store keeps pages. Any goroutine may call its methods.
+// Store keeps pages. Any goroutine may call its methods. It is a store of package vmm.
 type Store struct {
 	n      *node.Node
 	c      Config
@@ -93,10 +87,15 @@ type slab struct {
 	pages   map[int64]*page
 }
 
+var (
+	_ vmm.Store     = (*Store)(nil)
+	_ vmm.Allocator = (*Store)(nil)
+)
+
 // New makes a store on a connection, which stays the caller's. Nothing else accesses the slabs of the node.
 func New(n *node.Node, c Config) (*Store, error) {
 	if c.PageBytes == 0 {
-		c.PageBytes = 4096
+		c.PageBytes = vmm.PageSize
 	}
 	if c.Watcher == nil {
 		c.Watcher = nobody{}
@@ -117,14 +116,15 @@ func New(n *node.Node, c Config) (*Store, error) {
 	return s, nil
 }
 
-// AllocBuffers returns memory for Request.Data, until Close of the node.
+// AllocBuffers returns memory for vmm.Request.Data that is registered with the NIC, until Close of the node.
 func (s *Store) AllocBuffers(bytes int) ([]byte, error) { return s.n.Alloc(bytes) }
 
-// ReadPages reads pages.
-func (s *Store) ReadPages(list []Request) { s.start(false, list) }
+// ReadPages implements vmm.Store. Data of each request is in memory of AllocBuffers. Errors are those of this
+// package.
+func (s *Store) ReadPages(list []vmm.Request) { s.start(false, list) }
 
-// WritePages writes pages.
-func (s *Store) WritePages(list []Request) { s.start(true, list) }
+// WritePages implements vmm.Store. Data of each request is in memory of AllocBuffers.
+func (s *Store) WritePages(list []vmm.Request) { s.start(true, list) }
 
 // SetDemand changes Config.Demand.
 func (s *Store) SetDemand(bytes uint64) {
@@ -169,7 +169,7 @@ func (s *Store) Close() {
 	s.all.Wait()
 }
 
-func (s *Store) start(write bool, list []Request) {
+func (s *Store) start(write bool, list []vmm.Request) {
 	for i, r := range list {
 		s.mu.Lock()
 		err := s.begin(write, i == 0, r)
@@ -182,7 +182,7 @@ func (s *Store) start(write bool, list []Request) {
 
 // begin begins a request, or has it wait until the page has moved. first: it is the first of its call, and the
 // most urgent one. The store is locked.
-func (s *Store) begin(write, first bool, r Request) error {
+func (s *Store) begin(write, first bool, r vmm.Request) error {
 	p := s.pages[r.Page]
 	switch {
 	case s.closed:
@@ -192,7 +192,7 @@ func (s *Store) begin(write, first bool, r Request) error {
 	case p == nil && !write:
 		return ErrNoPage
 	case p != nil && p.moving:
-		p.waiting = append(p.waiting, func() { s.start(write, []Request{r}) })
+		p.waiting = append(p.waiting, func() { s.start(write, []vmm.Request{r}) })
 		return nil
 	case p != nil && p.slab == nil && !write:
 		return ErrLost

@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -78,9 +79,9 @@ func newStore(t *testing.T, n *node.Node, c Config) (s *Store, page []byte) {
 }
 
 // access reads or writes one page, and waits for it.
-func access(start func([]Request), page int64, data []byte) error {
+func access(start func([]vmm.Request), page int64, data []byte) error {
 	done := make(chan error, 1)
-	start([]Request{{Page: page, Data: data, Done: func(err error) { done <- err }}})
+	start([]vmm.Request{{Page: page, Data: data, Done: func(err error) { done <- err }}})
 	return <-done
 }
 
@@ -280,7 +281,7 @@ func TestForgottenWhileRead(t *testing.T) {
 		t.Errorf("forgotten: the slot is in use: %v; room for %d pages, %d before; %d are stored", place(), s.room, room, s.stored)
 	}
 	s.mu.Unlock()
-	s.finish([]entry{{p: p, r: Request{Page: 1, Done: func(error) {}}}}, nil)
+	s.finish([]entry{{p: p, r: vmm.Request{Page: 1, Done: func(error) {}}}}, nil)
 	s.mu.Lock()
 	if place() || s.room != room+1 || p.kept != nil {
 		t.Errorf("after the READ: the slot is in use: %v; room for %d pages, want %d", place(), s.room, room+1)
@@ -311,7 +312,7 @@ func TestMoveExcludesRequests(t *testing.T) {
 	p.moving = true
 	s.mu.Unlock()
 	done := make(chan error, 1)
-	s.ReadPages([]Request{{Page: 1, Data: data, Done: func(err error) { done <- err }}})
+	s.ReadPages([]vmm.Request{{Page: 1, Data: data, Done: func(err error) { done <- err }}})
 	s.mu.Lock()
 	if len(p.waiting) != 1 || p.busy != 0 {
 		t.Errorf("%d requests wait and %d are outstanding while the page moves", len(p.waiting), p.busy)

@@ -4,14 +4,14 @@
 // of mempool/predict, by a small neural network for each node with a guard. A Planner is the Planner of a
 // lease.Config.
 //
-// It keeps the samples of all nodes, over restarts, and trains first weights with them: a network that has
-// learnt from the nodes of this pool predicts them better than the one of the package (docs/memory-prediction.md).
+// It keeps the samples of all nodes over restarts of the server: the network of a node that comes back
+// continues with them. All networks begin with the weights of the package predict.
 //
-// Files: planner.go plans; samples.go keeps samples, state.go stores them; training.go decides when to train and
-// takes what is better; teach.go trains, and process.go has another process do it.
+// Files: planner.go plans; samples.go keeps samples, state.go stores them.
 package planner
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -31,12 +31,11 @@ const (
 	level = 1
 )
 
-// Config are the properties of a Planner that learns from its nodes.
+// Config are the properties of a Planner that stores the samples of its nodes.
 type Config struct {
-	File   string        // where samples and weights are stored, with mode 0600; "" for nowhere
-	Train  Trainer       // Process, or another one; nil: nothing is trained
-	Every  time.Duration // between two looks at what is to be stored or trained; 0 for a minute
-	Report func(error)   // of Run: what cannot be stored or trained; nil for nobody
+	File   string        // with the samples, of mode 0600; "" = they are not stored
+	Every  time.Duration // between two times at which new samples are stored; 0 = a minute
+	Report func(error)   // called by Run if samples cannot be stored; nil = no reports
 }
 
 // Planner implements lease.Planner. Run runs at the same time as its other methods.
@@ -46,15 +45,11 @@ type Planner struct {
 	stored uint64 // changes in the file; Run only
 	warned bool   // that the file cannot be written; Run only
 
-	mu        sync.Mutex // what follows
-	nodes     map[lease.NodeID]*node
-	samples   samples
-	resting   map[lease.NodeID][]predict.Sample // of the file; nodes that may be resumed
-	start     *predict.Network                  // what networks begin with; nil: that of the package
-	origin    Origin
-	fresh     int // samples since the last training
-	trainings uint64
-	changes   uint64
+	mu      sync.Mutex // what follows
+	nodes   map[lease.NodeID]*node
+	samples samples
+	resting samples // of the file; nodes that may be resumed
+	changes uint64
 }
 
 var (
@@ -67,17 +62,14 @@ type node struct {
 	last       lease.Usage
 	periods    int
 	byNetwork  uint64 // of the periods
-	weights    string // where the network comes from
 }
 
-// New returns a Planner that knows no node, and stores and trains nothing.
+// New returns a Planner that knows no node and stores nothing.
 func New() *Planner {
-	return &Planner{
-		config: predict.DefaultConfig(), nodes: map[lease.NodeID]*node{}, samples: newSamples(), resting: map[lease.NodeID][]predict.Sample{},
-	}
+	return &Planner{config: predict.DefaultConfig(), nodes: map[lease.NodeID]*node{}, samples: samples{}, resting: samples{}}
 }
 
-// Open returns a Planner that continues with the samples of its file, if there is one. Its Run trains and stores.
+// Open returns a Planner that continues with the samples of its file, if there is one. Its Run stores them.
 func Open(c Config) (*Planner, error) {
 	if c.Every == 0 {
 		c.Every = time.Minute
@@ -91,6 +83,27 @@ func Open(c Config) (*Planner, error) {
 		return p, nil
 	}
 	return p, p.load()
+}
+
+// Run stores the samples until ctx ends. It is called once, after the table was restored.
+func (p *Planner) Run(ctx context.Context) {
+	p.mu.Lock()
+	if len(p.resting) > 0 { // nodes that were not resumed
+		p.resting = nil
+		p.changes++
+	}
+	p.mu.Unlock()
+	t := time.NewTicker(p.c.Every)
+	defer t.Stop()
+	for {
+		p.store()
+		select {
+		case <-ctx.Done():
+			p.store()
+			return
+		case <-t.C:
+		}
+	}
 }
 
 // Observe implements lease.Planner. The network of the node learns from it.
@@ -110,7 +123,6 @@ func (p *Planner) Observe(id lease.NodeID, u lease.Usage) {
 		n.byNetwork++
 	}
 	p.samples.add(id, s)
-	p.fresh++
 	p.changes++
 }
 
@@ -124,22 +136,20 @@ func (p *Planner) Resume(id lease.NodeID, u lease.Usage) {
 	delete(p.resting, id)
 	for _, s := range list {
 		p.samples.add(id, s)
+		_ = n.prediction.Observe(s) // it was valid before
 	}
-	if t := p.samples.nodes[id]; t != nil {
-		replay(n.prediction, t.since(0))
-		n.periods = len(t.list)
-	}
+	n.periods = len(list)
 }
 
 // node returns a node, which may be new. The planner is locked.
 func (p *Planner) node(id lease.NodeID) *node {
 	n := p.nodes[id]
 	if n == nil {
-		prediction, err := predict.NewNode(p.config, p.start)
+		prediction, err := predict.NewNode(p.config, nil)
 		if err != nil {
-			panic(err) // the default configuration is valid, and a network is checked when it is taken
+			panic(err) // the default configuration is valid
 		}
-		n = &node{prediction: prediction, weights: p.origin.String()}
+		n = &node{prediction: prediction}
 		p.nodes[id] = n
 	}
 	return n
@@ -152,7 +162,7 @@ func (p *Planner) Forget(id lease.NodeID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.nodes, id)
-	p.samples.leave(id)
+	delete(p.samples, id)
 	p.changes++
 }
 
@@ -197,7 +207,5 @@ func (p *Planner) Prediction(id lease.NodeID) lease.Prediction {
 	if n == nil {
 		return lease.Prediction{}
 	}
-	return lease.Prediction{
-		By: n.prediction.Choice(), Need: n.need(), Periods: uint64(n.periods), ByNetwork: n.byNetwork, Weights: n.weights,
-	}
+	return lease.Prediction{By: n.prediction.Choice(), Need: n.need(), Periods: uint64(n.periods), ByNetwork: n.byNetwork}
 }

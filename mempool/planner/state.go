@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/softroce/softroce-xdp/internal/statefile"
 	"github.com/softroce/softroce-xdp/mempool/lease"
@@ -19,12 +21,8 @@ const stateVersion = 1
 
 // state is the file of samples.
 type state struct {
-	Version int                   `json:"version"`
-	Origin  Origin                `json:"origin"`
-	Weights *predict.NetworkState `json:"weights,omitempty"` // of Origin; nil: those of the package
-	Fresh   int                   `json:"fresh"`             // samples since the last training
-	Nodes   []savedNode           `json:"nodes"`
-	Gone    []savedSamples        `json:"gone"`
+	Version int         `json:"version"`
+	Nodes   []savedNode `json:"nodes"`
 }
 
 type savedNode struct {
@@ -43,7 +41,7 @@ func saved(list []predict.Sample) savedSamples {
 	return out
 }
 
-// samples leaves out samples that cannot be true: nothing can be trained with them.
+// samples leaves out samples that cannot be true.
 func (s savedSamples) samples() []predict.Sample {
 	out := make([]predict.Sample, 0, len(s))
 	for _, x := range s {
@@ -70,29 +68,11 @@ func (p *Planner) load() error {
 	if s.Version != stateVersion {
 		return fmt.Errorf("file of samples %s: version %d, and this program has version %d: remove it to begin without samples", p.c.File, s.Version, stateVersion)
 	}
-	p.fresh = max(0, s.Fresh)
 	for _, n := range s.Nodes {
-		p.resting[n.ID] = n.Samples.samples()
-	}
-	for _, g := range s.Gone {
-		p.keepGone(g.samples())
-	}
-	if s.Weights == nil {
-		return nil
-	}
-	// A network with other inputs is of another version of the predictor: the samples train a new one.
-	if n, err := predict.RestoreNetwork(*s.Weights); err == nil && n.Inputs() == predict.Inputs {
-		p.start, p.origin = n, s.Origin
+		list := n.Samples.samples()
+		p.resting[n.ID] = list[max(0, len(list)-maxPerNode):]
 	}
 	return nil
-}
-
-func (p *Planner) keepGone(list []predict.Sample) {
-	if len(list) >= minGoneKept {
-		p.samples.gone = append(p.samples.gone, list[max(0, len(list)-maxPerNode):])
-		p.samples.kept += min(len(list), maxPerNode)
-		p.samples.limit(&trace{})
-	}
 }
 
 // store writes the file of samples, if there are new ones.
@@ -122,17 +102,9 @@ func (p *Planner) store() {
 
 // state is what store writes. The planner is locked.
 func (p *Planner) state() state {
-	s := state{Version: stateVersion, Origin: p.origin, Fresh: p.fresh, Nodes: []savedNode{}, Gone: []savedSamples{}}
-	if p.start != nil {
-		w := p.start.State()
-		w.Mean, w.Variance = nil, nil
-		s.Weights = &w
-	}
-	for _, id := range sortedIDs(p.samples.nodes) {
-		s.Nodes = append(s.Nodes, savedNode{id, saved(p.samples.nodes[id].list)})
-	}
-	for _, g := range p.samples.gone {
-		s.Gone = append(s.Gone, saved(g))
+	s := state{Version: stateVersion, Nodes: []savedNode{}}
+	for _, id := range slices.Sorted(maps.Keys(p.samples)) {
+		s.Nodes = append(s.Nodes, savedNode{id, saved(p.samples[id])})
 	}
 	return s
 }

@@ -73,29 +73,3 @@ func TestGuardShares(t *testing.T) {
 		}
 	}
 }
-
-// Loss counts the decisions from a period on, and nothing before it.
-func TestLoss(t *testing.T) {
-	trace := make([]Sample, 100)
-	for i := range trace {
-		trace[i] = Sample{Demand: 1000}
-		if i >= 60 {
-			trace[i].Demand = 1000 + 400*uint64(i%2)
-		}
-	}
-	cfg := Config{Horizon: 1, Tau: 0.9}
-	var losses []float64
-	for _, from := range []int{0, 60, 100} {
-		l, err := Loss(StartNetwork(), cfg, [][]Sample{trace}, []int{from})
-		if err != nil {
-			t.Fatal(err)
-		}
-		losses = append(losses, l)
-	}
-	if !(losses[1] > 1.5*losses[0]) || losses[0] <= 0 || losses[2] != 0 {
-		t.Errorf("losses %v: those of the later, changing part are larger, and after the end there is none", losses)
-	}
-	if _, err := Loss(StartNetwork(), Config{}, nil, nil); err == nil {
-		t.Error("a configuration without a horizon is accepted")
-	}
-}

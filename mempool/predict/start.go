@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-//go:generate go run ./train start.json
+//go:generate go run ../../testenv/experiments/predict -start start.json
 
 //go:embed start.json
 var startText []byte
 
 // StartNetwork returns the network with which a Node begins if nothing better is known. It was
-// trained by the command train with synthetic demands, for horizons from 1 to 12 periods.
+// trained by testenv/experiments/predict with synthetic demands, for horizons from 1 to 12 periods.
 func StartNetwork() *Network { return loadStart().Clone() }
 
 var loadStart = sync.OnceValue(func() *Network {

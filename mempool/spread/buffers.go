@@ -21,7 +21,7 @@ type buffers struct {
 	spare     [][]byte // pages
 }
 
-// AllocBuffers returns memory for Request.Data, until Close. It begins at a multiple of node.PageBytes.
+// AllocBuffers returns memory for vmm.Request.Data, until Close. It begins at a multiple of node.PageBytes.
 func (s *Store) AllocBuffers(bytes int) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/pages"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 )
 
 // link is a connection to a server. Its goroutine joins again when the connection has ended, while the
@@ -30,8 +31,8 @@ type link struct {
 
 // place has the pages of one server: a pages.Store.
 type place interface {
-	ReadPages(list []pages.Request)
-	WritePages(list []pages.Request)
+	ReadPages(list []vmm.Request)
+	WritePages(list []vmm.Request)
 	Forget(list ...int64)
 	Placed(number int64) bool
 	SetDemand(bytes uint64)

@@ -9,21 +9,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/mempool/pages"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 )
 
 // slow is a place whose requests wait until the test answers them.
 type slow struct {
-	reads, writes []pages.Request
+	reads, writes []vmm.Request
 	placed        []int64
 }
 
-func (s *slow) ReadPages(list []pages.Request)  { s.reads = append(s.reads, list...) }
-func (s *slow) WritePages(list []pages.Request) { s.writes = append(s.writes, list...) }
-func (s *slow) Forget(...int64)                 {}
-func (s *slow) SetDemand(uint64)                {}
-func (s *slow) Placed(number int64) bool        { return slices.Contains(s.placed, number) }
-func (s *slow) Close()                          {}
+func (s *slow) ReadPages(list []vmm.Request)  { s.reads = append(s.reads, list...) }
+func (s *slow) WritePages(list []vmm.Request) { s.writes = append(s.writes, list...) }
+func (s *slow) Forget(...int64)               {}
+func (s *slow) SetDemand(uint64)              {}
+func (s *slow) Placed(number int64) bool      { return slices.Contains(s.placed, number) }
+func (s *slow) Close()                        {}
 
 // repairing is a store with the slow servers a, b and c. Page 1 is at a and b, and a wants to be rid of it. It has
 // buffers for some repairs.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/node"
-	"github.com/softroce/softroce-xdp/mempool/pages"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -82,7 +82,7 @@ type Store struct {
 
 // request is a request of the user.
 type request struct {
-	pages.Request
+	vmm.Request
 	write bool
 }
 
@@ -168,16 +168,21 @@ func (s *Store) joinFirst(ctx, running context.Context, enough int) error {
 	return nil
 }
 
+var (
+	_ vmm.Store     = (*Store)(nil)
+	_ vmm.Allocator = (*Store)(nil)
+)
+
 func (s *Store) now() time.Duration { return time.Since(s.began) }
 
-// ReadPages reads pages. Data is in memory of AllocBuffers. Errors are those of package pages, or of the
+// ReadPages implements vmm.Store. Data is in memory of AllocBuffers. Errors are those of package pages, or of the
 // connection.
-func (s *Store) ReadPages(list []pages.Request) { s.start(false, list) }
+func (s *Store) ReadPages(list []vmm.Request) { s.start(false, list) }
 
-// WritePages writes pages.
-func (s *Store) WritePages(list []pages.Request) { s.start(true, list) }
+// WritePages implements vmm.Store.
+func (s *Store) WritePages(list []vmm.Request) { s.start(true, list) }
 
-func (s *Store) start(write bool, list []pages.Request) {
+func (s *Store) start(write bool, list []vmm.Request) {
 	for _, r := range list {
 		if len(r.Data) != s.c.PageBytes {
 			r.Done(fmt.Errorf("spread: page %d: %d bytes of data, and pages have %d", r.Page, len(r.Data), s.c.PageBytes))
@@ -274,7 +279,7 @@ func (s *Store) transfer(a action) {
 		s.done(a.transfer, err)
 		return
 	}
-	list := []pages.Request{{Page: a.page, Data: data, Done: func(err error) { s.done(a.transfer, err) }}}
+	list := []vmm.Request{{Page: a.page, Data: data, Done: func(err error) { s.done(a.transfer, err) }}}
 	if a.kind == actRead {
 		f.link.pages.ReadPages(list)
 	} else {

@@ -20,6 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/spread"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -146,9 +147,9 @@ type user struct {
 	hashes map[int64][32]byte
 }
 
-func (u *user) access(start func([]pages.Request), number int64) error {
+func (u *user) access(start func([]vmm.Request), number int64) error {
 	done := make(chan error, 1)
-	start([]pages.Request{{Page: number, Data: u.data, Done: func(err error) { done <- err }}})
+	start([]vmm.Request{{Page: number, Data: u.data, Done: func(err error) { done <- err }}})
 	select {
 	case err := <-done:
 		return err
@@ -490,7 +491,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	done := make(chan error, 1)
-	u.WritePages([]pages.Request{{Data: bytes.Repeat([]byte{1}, 100), Done: func(err error) { done <- err }}})
+	u.WritePages([]vmm.Request{{Data: bytes.Repeat([]byte{1}, 100), Done: func(err error) { done <- err }}})
 	if err := <-done; err == nil {
 		t.Error("a part of a page is accepted")
 	}

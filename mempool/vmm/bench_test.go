@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/mempool/vmm/memstore"
 )
 
 const benchSize, benchLocal = 256 << 20, 32 << 20
@@ -96,7 +95,7 @@ func BenchmarkRegion(b *testing.B) {
 		{"remote/64KB", benchLocal, 64 << 10, false},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			r := newRegion(b, vmm.Config{Size: benchSize, Local: c.local}, &memstore.Store{})
+			r := newRegion(b, vmm.Config{Size: benchSize, Local: c.local}, &memStore{})
 			buf := make([]byte, 1<<20)
 			for pass := range 2 { // clean afterwards
 				for at := int64(0); at < benchSize; at += int64(len(buf)) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/mempool/vmm/memstore"
 )
 
 func check(err error) {
@@ -18,7 +17,7 @@ func check(err error) {
 
 // A region of 16 MB of which 1 MB is local.
 func ExampleRegion() {
-	r, err := vmm.NewRegion(vmm.Config{Size: 16 << 20, Local: 1 << 20}, &memstore.Store{})
+	r, err := vmm.NewRegion(vmm.Config{Size: 16 << 20, Local: 1 << 20}, &memStore{})
 	check(err)
 	defer r.Close()
 	for i := range int64(16) {
@@ -70,4 +69,23 @@ func ExampleMap() {
 
 	// Output:
 	// 255 parts of 256
+}
+
+// A store that fails READs shows what an application sees of it.
+func ExamplePageError() {
+	store := &memStore{}
+	r, err := vmm.NewRegion(vmm.Config{Size: 1 << 20, Local: 64 << 10}, store)
+	if err != nil {
+		panic(err)
+	}
+	defer r.Close()
+	if _, err := r.WriteAt(make([]byte, 1<<20), 0); err != nil {
+		panic(err)
+	}
+	store.SetErrors(func(page int64) error { return errors.New("the server is gone") }, nil)
+	_, err = r.ReadAt(make([]byte, 10), 0)
+	fmt.Println(err)
+
+	// Output:
+	// vmm: page at offset 0x0: the server is gone
 }

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/mempool/vmm/memstore"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -36,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // faultyStore is a memory store that does not answer, or fails, READs of pages from a number on.
 type faultyStore struct {
-	memstore.Store
+	memStore
 	silentFrom int64
 	closed     string // file that Close makes; "" for none
 }
@@ -59,7 +58,7 @@ func (s *faultyStore) ReadPages(list []vmm.Request) {
 			answered = append(answered, r)
 		}
 	}
-	s.Store.ReadPages(answered)
+	s.memStore.ReadPages(answered)
 }
 
 var errRevoked = errors.New("the key was revoked")

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/mempool/vmm/memstore"
 )
 
 func newRegion(t testing.TB, c vmm.Config, store vmm.Store) *vmm.Region {
@@ -42,7 +41,7 @@ func fill(t testing.TB, w io.WriterAt, n int) []byte {
 func TestRegionContent(t *testing.T) {
 	const size = 4 << 20
 	for _, delay := range []time.Duration{0, 50 * time.Microsecond} {
-		store := &memstore.Store{}
+		store := &memStore{}
 		store.SetDelay(delay)
 		r := newRegion(t, vmm.Config{Size: size, Local: size / 8}, store)
 		want := make([]byte, size)
@@ -87,7 +86,7 @@ func TestRegionContent(t *testing.T) {
 // see their own writes.
 func TestRegionConcurrent(t *testing.T) {
 	const part, parts = 64 << 10, 8
-	store := &memstore.Store{}
+	store := &memStore{}
 	store.SetDelay(20 * time.Microsecond)
 	r := newRegion(t, vmm.Config{Size: part * (parts + 1), Local: 128 << 10}, store)
 	common := make([]byte, part)
@@ -126,7 +125,7 @@ func TestRegionConcurrent(t *testing.T) {
 
 // Goroutines that miss the same page cause one READ.
 func TestRegionSamePage(t *testing.T) {
-	store := &memstore.Store{}
+	store := &memStore{}
 	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10}, store)
 	want := fill(t, r, 1<<20)
 	before, _ := store.Counts()
@@ -152,7 +151,7 @@ func TestRegionSamePage(t *testing.T) {
 
 // A store that fails is an error with its cause, and the access succeeds later.
 func TestRegionStoreErrors(t *testing.T) {
-	store := &memstore.Store{}
+	store := &memStore{}
 	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10}, store)
 	want := fill(t, r, 1<<20)
 	gone := errors.New("the key is no longer valid")
@@ -171,7 +170,7 @@ func TestRegionStoreErrors(t *testing.T) {
 
 // A store that never answers ends an access at its deadline.
 func TestRegionDeadline(t *testing.T) {
-	store := &memstore.Store{}
+	store := &memStore{}
 	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: 50 * time.Millisecond}, store)
 	want := fill(t, r, 1<<20)
 	store.SetSilent(true)
@@ -187,7 +186,7 @@ func TestRegionDeadline(t *testing.T) {
 
 // Close ends accesses that wait, and later ones are refused.
 func TestRegionClose(t *testing.T) {
-	store := &memstore.Store{}
+	store := &memStore{}
 	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: time.Hour}, store)
 	fill(t, r, 1<<20)
 	store.SetSilent(true)
@@ -219,7 +218,7 @@ func TestRegionClose(t *testing.T) {
 // Pinned pages stay where they are while all others are evicted, and what is written to them is
 // there afterwards.
 func TestRegionPin(t *testing.T) {
-	store := &memstore.Store{}
+	store := &memStore{}
 	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10}, store)
 	want := fill(t, r, 1<<20)
 	b, release, err := r.Pin(5000, 10000, true)
@@ -252,7 +251,7 @@ func TestRegionPin(t *testing.T) {
 
 // Accesses outside of the region, and impossible sizes, are refused.
 func TestRegionLimits(t *testing.T) {
-	store := &memstore.Store{}
+	store := &memStore{}
 	r := newRegion(t, vmm.Config{Size: 1 << 20}, store)
 	for _, c := range [][2]int64{{-1, 1}, {1 << 20, 1}, {1<<20 - 1, 2}, {1 << 62, 1}} {
 		if _, err := r.ReadAt(make([]byte, c[1]), c[0]); !errors.Is(err, vmm.ErrRange) {
@@ -274,7 +273,7 @@ func TestRegionLimits(t *testing.T) {
 
 // The usage of a period counts distinct pages of the store, and accesses that found no room.
 func TestRegionUsage(t *testing.T) {
-	store := &memstore.Store{}
+	store := &memStore{}
 	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10}, store)
 	fill(t, r, 64<<10/2)
 	if u := r.EndPeriod(); u != (vmm.Usage{}) {

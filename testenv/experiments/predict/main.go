@@ -4,6 +4,9 @@
 // It prints the tables of docs/memory-prediction.md, which says where the traces come from.
 //
 //	go run ./testenv/experiments/predict -gcd FOLDER -datacenters FOLDER
+//
+// With -start it writes the weights with which the networks of the package begin. `go generate ./mempool/predict`
+// does that.
 package main
 
 import (
@@ -27,6 +30,7 @@ func main() {
 // options are the flags.
 type options struct {
 	gcd, datacenters string
+	start            string
 	horizons         []int
 	seeds            int
 	epochs           int
@@ -45,6 +49,7 @@ func run(args []string, out, progress io.Writer) error {
 	f := flag.NewFlagSet("predict", flag.ContinueOnError)
 	f.StringVar(&o.gcd, "gcd", "", "`folder` of the unpacked GCD_VMs.tar.gz")
 	f.StringVar(&o.datacenters, "datacenters", "", "`folder` with the monthly tables of DataCenter-Traces-Datasets")
+	f.StringVar(&o.start, "start", "", "train the start network of the package with synthetic demands, and write it to this `file`")
 	f.IntVar(&o.seeds, "seeds", 3, "`number` of splits and networks; seeds 1 to number")
 	f.IntVar(&o.epochs, "epochs", 5, "`times` that each decision is used in training")
 	f.IntVar(&o.mixtures, "mixtures", 1500, "`number` of sums of two training traces to train with")
@@ -58,6 +63,9 @@ func run(args []string, out, progress io.Writer) error {
 	}
 	if *horizon != 0 {
 		o.horizons = []int{*horizon}
+	}
+	if o.start != "" {
+		return writeStart(o.start)
 	}
 	if o.gcd == "" && o.datacenters == "" {
 		return errors.New("no traces: use -gcd or -datacenters, see docs/memory-prediction.md")

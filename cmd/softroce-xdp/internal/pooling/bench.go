@@ -16,8 +16,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/mempool/vmm/poolstore"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -94,7 +94,7 @@ func (m *meter) figure() Figure {
 
 // timedStore measures the WRITEs of a store.
 type timedStore struct {
-	*poolstore.Store
+	*pages.Store
 	writes *meter
 }
 
@@ -194,7 +194,7 @@ const scanBytes = 64 << 10
 
 // manage measures accesses by the memory manager.
 func (b *Bench) manage(ctx context.Context, n *node.Node, f *Figures) error {
-	pool, err := poolstore.New(n, b.Size)
+	pool, err := pages.New(n, pages.Config{Demand: b.Size})
 	if err != nil {
 		return err
 	}

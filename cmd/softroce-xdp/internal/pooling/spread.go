@@ -19,6 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/spread"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -167,9 +168,9 @@ func (c *checker) page(number int64, period uint64, write bool) error {
 	return nil
 }
 
-func (c *checker) access(start func([]pages.Request), number int64) error {
+func (c *checker) access(start func([]vmm.Request), number int64) error {
 	done := make(chan error, 1)
-	start([]pages.Request{{Page: number, Data: c.data, Done: func(err error) { done <- err }}})
+	start([]vmm.Request{{Page: number, Data: c.data, Done: func(err error) { done <- err }}})
 	return <-done
 }
 

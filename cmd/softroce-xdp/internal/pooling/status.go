@@ -29,14 +29,14 @@ func WriteStatus(w io.Writer, s lease.Status) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tSTATE\tPERIOD\tDEMAND\tUSED\tEXPECTED\tBY\tWEIGHTS\tPLANNED\tLEASED\tTO RETURN")
+	fmt.Fprintln(t, "NODE\tSTATE\tPERIOD\tDEMAND\tUSED\tEXPECTED\tBY\tPLANNED\tLEASED\tTO RETURN")
 	for _, n := range s.Nodes {
 		state := "connected"
 		if !n.Connected {
 			state = "away, kept for " + n.Expires.Round(time.Second).String()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d of %v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, state, n.Period, n.Length, units.Bytes(n.Demand),
-			units.Bytes(n.Used), units.Bytes(n.Expected.Need), n.Expected.By, n.Expected.Weights, bytes(n.Planned), bytes(n.Slabs), bytes(n.Returning))
+		fmt.Fprintf(t, "%s\t%s\t%d of %v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, state, n.Period, n.Length, units.Bytes(n.Demand),
+			units.Bytes(n.Used), units.Bytes(n.Expected.Need), n.Expected.By, bytes(n.Planned), bytes(n.Slabs), bytes(n.Returning))
 	}
 	return t.Flush()
 }

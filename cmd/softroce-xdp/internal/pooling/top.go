@@ -176,14 +176,14 @@ func (m *Top) events() string {
 
 // cells are the head and the lines of the nodes.
 func (m *Top) cells() [][]string {
-	list := [][]string{{"NODE", "STATE", "PERIODS/S", "DEMAND", "USED", "EXPECTED", "BY", "WEIGHTS", "PLANNED", "LEASED", "TO RETURN"}}
+	list := [][]string{{"NODE", "STATE", "PERIODS/S", "DEMAND", "USED", "EXPECTED", "BY", "PLANNED", "LEASED", "TO RETURN"}}
 	for _, n := range m.now.Nodes {
 		state := "connected"
 		if !n.Connected {
 			state = "away"
 		}
 		list = append(list, []string{
-			n.Name, state, m.periods(n), units.Bytes(n.Demand), units.Bytes(n.Used), units.Bytes(n.Expected.Need), n.Expected.By, n.Expected.Weights,
+			n.Name, state, m.periods(n), units.Bytes(n.Demand), units.Bytes(n.Used), units.Bytes(n.Expected.Need), n.Expected.By,
 			m.bytes(n.Planned), m.bytes(n.Slabs), m.bytes(n.Returning),
 		})
 	}

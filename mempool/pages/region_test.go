@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pages_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/mempool/lease"
+	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/pages"
+	"github.com/softroce/softroce-xdp/mempool/server"
+	"github.com/softroce/softroce-xdp/mempool/vmm"
+	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+)
+
+const (
+	slab = 64 << 10
+	// patience bounds waits for what must happen.
+	patience = 2 * time.Minute
+)
+
+// fixed is a planner that gives each node the slabs that the test sets.
+type fixed struct {
+	mu    sync.Mutex
+	slabs int
+}
+
+func (*fixed) Observe(lease.NodeID, lease.Usage) {}
+func (*fixed) Forget(lease.NodeID)               {}
+
+func (*fixed) Prediction(lease.NodeID) lease.Prediction { return lease.Prediction{} }
+
+func (f *fixed) Plan(slabs int, _ uint64, list []lease.Need) []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	plan := make([]int, len(list))
+	for i := range plan {
+		plan[i] = min(f.slabs, slabs)
+		slabs -= plan[i]
+	}
+	return plan
+}
+
+func (f *fixed) set(n int) {
+	f.mu.Lock()
+	f.slabs = n
+	f.mu.Unlock()
+}
+
+// pool starts a server and a node that wants all of it, on a device without an interface.
+func pool(t testing.TB, planner lease.Planner, bytes, slabBytes uint64) (*node.Node, *pages.Store) {
+	t.Helper()
+	return join(t, planner, bytes, slabBytes, bytes)
+}
+
+func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) (*node.Node, *pages.Store) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
+	must(t, err)
+	t.Cleanup(func() { _ = dev.Close() })
+	s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: bytes, SlabBytes: slabBytes, Lease: lease.Config{Planner: planner}})
+	must(t, err)
+	running, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(running) }()
+	t.Cleanup(func() { stop(); <-done })
+	n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "one", Period: 50 * time.Millisecond, Demand: demand})
+	must(t, err)
+	t.Cleanup(func() { _ = n.Close() })
+	store, err := pages.New(n, pages.Config{Demand: demand})
+	must(t, err)
+	t.Cleanup(store.Close)
+	return n, store
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func region(t testing.TB, c vmm.Config, store vmm.Store) *vmm.Region {
+	t.Helper()
+	r, err := vmm.NewRegion(c, store)
+	must(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// use accesses a region at random for a number of rounds, and compares it with a slice.
+func use(t *testing.T, r *vmm.Region, want []byte, rnd *rand.Rand, rounds int) {
+	t.Helper()
+	b := make([]byte, 10000)
+	for range rounds {
+		off := rnd.IntN(len(want) - len(b))
+		part := b[:rnd.IntN(len(b))+1]
+		if rnd.IntN(2) == 0 {
+			for i := range part {
+				part[i] = byte(rnd.Uint32())
+			}
+			copy(want[off:], part)
+			if _, err := r.WriteAt(part, int64(off)); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if _, err := r.ReadAt(part, int64(off)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(part, want[off:off+len(part)]) {
+			t.Fatalf("%d bytes at %d differ", len(part), off)
+		}
+	}
+}
+
+// S4.4: a region with a quarter of its pages local has the content of a slice. While it is used, the
+// server takes slabs back and gives others: pages are moved, and none is lost.
+func TestRegionOverPool(t *testing.T) {
+	const size = 1 << 20
+	planner := &fixed{slabs: 40}
+	n, store := pool(t, planner, 64*slab, slab)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, store)
+	want := make([]byte, size)
+	rnd := rand.New(rand.NewPCG(1, 5))
+	use(t, r, want, rnd, 500)
+	for _, slabs := range []int{20, 40, 18, 30, 17} {
+		planner.set(slabs)
+		for until := time.Now().Add(patience); len(n.Lease().Slabs) != slabs; {
+			if time.Now().After(until) {
+				t.Fatalf("%d slabs are leased, want %d", len(n.Lease().Slabs), slabs)
+			}
+			use(t, r, want, rnd, 20)
+		}
+		use(t, r, want, rnd, 100)
+	}
+	got := make([]byte, size)
+	if _, err := r.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the region differs at the end (%v)", err)
+	}
+	if s := r.Stats(); s.PageIns == 0 || s.PageOuts == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A pool without room is ErrNoRoom for accesses that need room, and they succeed once it has some.
+func TestRegionFull(t *testing.T) {
+	const size = 1 << 20
+	planner := &fixed{slabs: 4}
+	_, store := pool(t, planner, 64*slab, slab)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 100 * time.Millisecond}, store)
+	b := bytes.Repeat([]byte{7}, size)
+	n, err := r.WriteAt(b, 0)
+	if !errors.Is(err, vmm.ErrNoRoom) || !errors.Is(err, pages.ErrNoRoom) {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	planner.set(32)
+	for until := time.Now().Add(patience); ; {
+		if _, err = r.WriteAt(b, 0); err == nil {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal(err)
+		}
+	}
+	got := make([]byte, size)
+	if _, err := r.ReadAt(got, 0); err != nil || !bytes.Equal(got, b) {
+		t.Errorf("the region differs (%v)", err)
+	}
+}
+
+// The store asks for the space that it needs: with the planner of the server, a node that has joined
+// without demand gets more until all pages have room.
+func TestRegionDemand(t *testing.T) {
+	const size = 1 << 20
+	_, store := join(t, nil, 64*slab, slab, 0)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 100 * time.Millisecond}, store)
+	b := bytes.Repeat([]byte{7}, size)
+	for until := time.Now().Add(patience); ; {
+		_, err := r.WriteAt(b, 0)
+		if err == nil {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMain lets the handler of a map start a pool: server and node are in the handler process, since
+// the device without an interface ends at the process.
+func TestMain(m *testing.M) {
+	vmm.Main(func(string) (vmm.Store, error) {
+		ctx := context.Background()
+		dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
+		if err != nil {
+			return nil, err
+		}
+		s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab})
+		if err != nil {
+			return nil, err
+		}
+		go func() { _ = s.Serve(ctx) }()
+		n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "map", Period: 50 * time.Millisecond, Demand: 4 << 20})
+		if err != nil {
+			return nil, err
+		}
+		return pages.New(n, pages.Config{Demand: 4 << 20})
+	})
+	os.Exit(m.Run())
+}
+
+// S4.4: a map whose pages are in the pool has the content of a slice.
+func TestMapOverPool(t *testing.T) {
+	if err := vmm.Supported(); err != nil {
+		require.Skip(t, err.Error())
+	}
+	const size = 2 << 20
+	m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8}})
+	must(t, err)
+	defer m.Close()
+	want := make([]byte, size)
+	rnd := rand.New(rand.NewPCG(1, 6))
+	for range 2000 {
+		off := rnd.IntN(size - 10000)
+		part := want[off : off+rnd.IntN(10000)]
+		if rnd.IntN(2) == 0 {
+			for i := range part {
+				part[i] = byte(rnd.Uint32())
+			}
+			copy(m.Bytes()[off:], part)
+		} else if !bytes.Equal(m.Bytes()[off:off+len(part)], part) {
+			t.Fatalf("%d bytes at %d differ", len(part), off)
+		}
+	}
+	if sha256.Sum256(m.Bytes()) != sha256.Sum256(want) {
+		t.Error("the map differs at the end")
+	}
+	if s, err := m.Stats(); err != nil || s.PageIns == 0 || s.Stored == 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Pages of a slab that ends before they find room elsewhere are errors, never zeroes.
+func TestRegionLost(t *testing.T) {
+	const size = 1 << 20
+	planner := &fixed{slabs: 16}
+	n, store := pool(t, planner, 64*slab, slab)
+	r := region(t, vmm.Config{Size: size, Local: size / 8, Deadline: 10 * time.Second}, store)
+	b := bytes.Repeat([]byte{7}, size)
+	if _, err := r.WriteAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	planner.set(2)
+	for until := time.Now().Add(patience); len(n.Lease().Slabs) > 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%d slabs are leased", len(n.Lease().Slabs))
+		}
+	}
+	lost := 0
+	page := make([]byte, vmm.PageSize)
+	for off := int64(0); off < size; off += vmm.PageSize {
+		_, err := r.ReadAt(page, off)
+		switch {
+		case err == nil && !bytes.Equal(page, b[:vmm.PageSize]):
+			t.Fatalf("the page at %d differs", off)
+		case err != nil:
+			lost++
+			if !errors.Is(err, pages.ErrLost) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if lost < 150 {
+		t.Errorf("%d pages are lost of 256, with 2 slabs of 16 left", lost)
+	}
+}
+
+// The end of the server is an error of the accesses, with its reason.
+func TestRegionServerGone(t *testing.T) {
+	const size = 1 << 20
+	n, store := pool(t, &fixed{slabs: 32}, 64*slab, slab)
+	r := region(t, vmm.Config{Size: size, Local: size / 4}, store)
+	b := bytes.Repeat([]byte{7}, size)
+	if _, err := r.WriteAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var p *vmm.PageError
+	if _, err := r.ReadAt(make([]byte, size), 0); !errors.As(err, &p) {
+		t.Errorf("ReadAt: %v", err)
+	}
+}
+
+// BenchmarkRegion compares a READ of 4 KB from the pool, and a page of a region that is not local, on a
+// device without a network.
+func BenchmarkRegion(b *testing.B) {
+	const size = 32 << 20
+	n, store := pool(b, &fixed{slabs: 16}, 16<<22, 4<<20)
+	r := region(b, vmm.Config{Size: size, Local: 4 << 20, Deadline: patience}, store)
+	buf := make([]byte, 1<<20)
+	for pass := range 2 {
+		for at := int64(0); at < size; at += int64(len(buf)) {
+			var err error
+			if pass == 0 {
+				_, err = r.WriteAt(buf, at)
+			} else {
+				_, err = r.ReadAt(buf, at)
+			}
+			must(b, err)
+		}
+	}
+	b.Run("READ/4KB", func(b *testing.B) {
+		first := n.Lease().Slabs[0].Number
+		b.SetBytes(vmm.PageSize)
+		for b.Loop() {
+			must(b, n.Read(context.Background(), first, 0, buf[:vmm.PageSize]))
+		}
+	})
+	b.Run("page/random", func(b *testing.B) {
+		rnd := rand.New(rand.NewPCG(1, 1))
+		b.SetBytes(vmm.PageSize)
+		for b.Loop() {
+			_, err := r.ReadAt(buf[:vmm.PageSize], rnd.Int64N(size/vmm.PageSize)*vmm.PageSize)
+			must(b, err)
+		}
+	})
+	b.Run("scan/64KB", func(b *testing.B) {
+		at := int64(0)
+		b.SetBytes(64 << 10)
+		for b.Loop() {
+			_, err := r.ReadAt(buf[:64<<10], at)
+			must(b, err)
+			at = (at + 64<<10) % size
+		}
+	})
+}
