@@ -79,7 +79,7 @@ var cleanPackages = []string{
 	"hwoffload/vectors/vechex",
 	"internal/chart",
 	"internal/nearest",
-	"internal/pacevectors",
+	"internal/tokenbucket",
 	"internal/progress",
 	"internal/spans",
 	"internal/yamlfile",

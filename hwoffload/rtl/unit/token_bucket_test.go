@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
-	"github.com/softroce/softroce-xdp/internal/pacevectors"
+	"github.com/softroce/softroce-xdp/internal/tokenbucket"
 )
 
 var tokenBucket = module{
@@ -27,7 +27,7 @@ const departure = 67
 
 // packet is a packet to a bucket.
 type packet struct {
-	bucket pacevectors.Bucket
+	bucket tokenbucket.Bucket
 	now    uint64
 	bytes  uint32
 }
@@ -63,7 +63,7 @@ func TestTokenBucket(t *testing.T) {
 	var packets []packet
 	var in [][]uint64
 	for range quantity(100_000) {
-		p := packet{bucket: pacevectors.RandomBucket(r)}
+		p := packet{bucket: tokenbucket.RandomBucket(r)}
 		p.now = p.bucket.RandomTime(r)
 		p.bytes = pick(r, 0, 64, 1514, math.MaxUint32, r.Uint32N(1<<16), r.Uint32N(1<<16), r.Uint32())
 		packets = append(packets, p)
@@ -85,7 +85,7 @@ func TestTokenBucketSequence(t *testing.T) {
 	b := tokenBucket.start(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	const start, rate = 1 << 50, 99_999_999_977
-	p := packet{bucket: pacevectors.Bucket{RateBps: rate, NextTxNs: start}, now: start}
+	p := packet{bucket: tokenbucket.Bucket{RateBps: rate, NextTxNs: start}, now: start}
 	sum := uint64(start)
 	for range quantity(10_000) {
 		p.bytes = 64 + r.Uint32N(4096)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pacevectors has test vectors and a reference for the token buckets that pace one
+// Package tokenbucket has test vectors and a reference for the token buckets that pace one
 // destination: bpf/lib/pace.h for packets of the kernel stack, rocev2/nic/pacer for those of an
 // engine, hwoffload/rtl/token_bucket.sv on the card. The vectors are for tests; the model of the
 // card (hwoffload/card) paces by the reference.
-package pacevectors
+package tokenbucket
 
 // Vector is a sequence of packets to a destination that was idle before.
 type Vector struct {
