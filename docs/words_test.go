@@ -61,7 +61,6 @@ var cleanPackages = []string{
 	"hwoffload/card",
 	"hwoffload/credit",
 	"hwoffload/devtest",
-	"hwoffload/card/wire",
 	"hwoffload/queue",
 	"hwoffload/regs",
 	"hwoffload/regs/def",

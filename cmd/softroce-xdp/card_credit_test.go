@@ -11,7 +11,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/loader"
@@ -25,7 +24,7 @@ func cardPair(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: cardpair SOCKET SOCKET")
 	}
 	var wires [2][regs.PortsCount]card.Wire
-	wires[0][0], wires[1][0] = wire.Cable(256)
+	wires[0][0], wires[1][0] = card.Cable(256)
 	ends := [2]*creditEnd{}
 	for i := range ends {
 		ends[i] = newCreditEnd(ts, i)

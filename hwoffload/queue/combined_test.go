@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/credit"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -53,7 +53,7 @@ func newTogether(ctx context.Context, t *testing.T) *together {
 	for _, s := range w.side {
 		s.enable(creditConfig(creditBudget))
 	}
-	w.net.Faults = wire.Faults{Loss: 0.03, Duplicate: 0.03, Reorder: 0.03, ReorderBy: creditDelay}
+	w.net.Faults = card.Faults{Loss: 0.03, Duplicate: 0.03, Reorder: 0.03, ReorderBy: creditDelay}
 	pd := c.hub.d.AllocPD()
 	var list []queue.Destination
 	for _, s := range w.side[1:] {

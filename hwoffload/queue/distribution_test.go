@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
@@ -39,7 +39,7 @@ const (
 
 func newStar(t *testing.T, seed uint64) *star {
 	t.Helper()
-	s := &star{world: &world{t: t, net: wire.NewVirtual(seed)}}
+	s := &star{world: &world{t: t, net: card.NewVirtual(seed)}}
 	s.card = s.addSide()
 	pd := s.card.d.AllocPD()
 	var list []queue.Destination
@@ -160,7 +160,7 @@ func TestDistributionDeadPort(t *testing.T) {
 // the queue pairs of the group: completions go to the driver's queue for its own only.
 func TestDistributionInCompany(t *testing.T) {
 	s := newStar(t, 7)
-	s.net.Faults = wire.Faults{Loss: 0.03, Duplicate: 0.03, Reorder: 0.1, ReorderBy: 20000}
+	s.net.Faults = card.Faults{Loss: 0.03, Duplicate: 0.03, Reorder: 0.1, ReorderBy: 20000}
 	const own = 55000 // an offset that is not distributed
 	for id := uint64(1); id <= 12; id++ {
 		data := s.send(id, int(id)*3000, 2900)

@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
@@ -37,7 +37,7 @@ func encryptedPair(t *testing.T, seed uint64, typ verbs.QPType) (w *world, a, b 
 func TestEncryptedOperations(t *testing.T) {
 	for seed := range uint64(20) {
 		w, a, b := encryptedPair(t, seed, verbs.RC)
-		w.net.Faults = wire.Faults{Loss: .03, Duplicate: .03, Reorder: .03, ReorderBy: 1000}
+		w.net.Faults = card.Faults{Loss: .03, Duplicate: .03, Reorder: .03, ReorderBy: 1000}
 		opener, err := seal.NewOpener(keysOfB.Suite, keysOfB.Receive, seal.Limits{})
 		if err != nil {
 			t.Fatal(err)

@@ -10,14 +10,13 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Two cards are joined by a network in memory. One writes to the memory of the other.
 func Example() {
-	net := wire.NewVirtual(1)
+	net := card.NewVirtual(1)
 	a, b := card.New(), card.New()
 	net.Connect(a, 0, b, 0)
 

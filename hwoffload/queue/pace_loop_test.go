@@ -8,7 +8,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader/agent"
@@ -22,7 +22,7 @@ import (
 type bottleneck struct {
 	*world
 	a, b *endpoint
-	link *wire.Link
+	link *card.Link
 	next qp.Time // evaluation
 	eval func()  // or nil
 	got  [32]verbs.Completion
@@ -38,7 +38,7 @@ const (
 
 func newBottleneck(t testing.TB, rate uint64) *bottleneck {
 	w := newNodes(t, 2)
-	x := &bottleneck{world: w, link: &wire.Link{RateBps: rate, Limit: 512 << 10}}
+	x := &bottleneck{world: w, link: &card.Link{RateBps: rate, Limit: 512 << 10}}
 	x.a, x.b = w.pair(w.side[0], w.side[1], rocev2.PMTU4096)
 	w.net.Delay = 10_000
 	w.net.Limit(x.a.m, 0, x.link)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -309,7 +308,7 @@ func TestPacedRunning(t *testing.T) {
 	a, b := w.pair(w.side[0], w.side[1], rocev2.PMTU1024)
 	a.dest(b.side).SetRateBps(rate)
 	var left, right [regs.PortsCount]card.Wire
-	left[0], right[0] = wire.Cable(64)
+	left[0], right[0] = card.Cable(64)
 	runs := []*card.Running{card.Start(a.m, left), card.Start(b.m, right)}
 	start := time.Now()
 	a.start(verbs.OpWrite)

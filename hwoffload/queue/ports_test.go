@@ -10,7 +10,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -92,14 +91,14 @@ func TestPortDown(t *testing.T) {
 	down.SetControl(down.Control().WithEnable(false))
 	data, before := a.fill(0, 3000, 1), b.fill(0, 3000, 2)
 	a.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{a.sge(0, 3000)}, RemoteAddr: regionVA, RKey: b.mr.RKey()})
-	if err := a.w.net.Run(second/10, wire.Quiet); err == nil || a.cq.Poll(make([]verbs.Completion, 1)) != 0 {
+	if err := a.w.net.Run(second/10, card.Quiet); err == nil || a.cq.Poll(make([]verbs.Completion, 1)) != 0 {
 		t.Fatalf("completed over a port that is off (%v)", err)
 	}
 	b.wants(0, before, "memory behind a port that is off")
 	own := regs.PortsOf(a.card, 0)
 	own.SetControl(own.Control().WithEnable(false))
 	sent := own.TxPackets()
-	if err := a.w.net.Run(second/5, wire.Quiet); err == nil || own.TxPackets() != sent {
+	if err := a.w.net.Run(second/5, card.Quiet); err == nil || own.TxPackets() != sent {
 		t.Errorf("a port that is off sent %d packets (%v)", own.TxPackets()-sent, err)
 	}
 	own.SetControl(own.Control().WithEnable(true))
@@ -191,7 +190,7 @@ func TestRunning(t *testing.T) {
 	_, a, b := fourPorts(t)
 	var left, right [regs.PortsCount]card.Wire
 	for i := range left {
-		left[i], right[i] = wire.Cable(64)
+		left[i], right[i] = card.Cable(64)
 	}
 	runs := []*card.Running{card.Start(a.m, left), card.Start(b.m, right)}
 	if !regs.PortsOf(a.card, 3).Status().Link() {

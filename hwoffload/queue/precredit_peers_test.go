@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/credit"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -196,7 +195,7 @@ func TestPreCreditRunning(t *testing.T) {
 	}
 	a, b := w.pair(w.side[0], w.side[1], rocev2.PMTU1024)
 	var left, right [regs.PortsCount]card.Wire
-	left[0], right[0] = wire.Cable(256)
+	left[0], right[0] = card.Cable(256)
 	runs := []*card.Running{card.Start(a.m, left), card.Start(b.m, right)}
 	for end := time.Now().Add(5 * time.Minute); a.credits().Used() == 0 || b.credits().Used() == 0; {
 		if time.Now().After(end) {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -17,7 +17,7 @@ import (
 )
 
 // networks are what each operation is tested on.
-var networks = map[string]wire.Faults{
+var networks = map[string]card.Faults{
 	"clean":    {},
 	"loss":     {Loss: 0.1},
 	"disorder": {Loss: 0.02, Duplicate: 0.1, Reorder: 0.2, ReorderBy: 20_000},

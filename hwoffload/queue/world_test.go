@@ -12,7 +12,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -22,7 +21,7 @@ import (
 // world has two models joined by a network on virtual time, port 0 to port 0.
 type world struct {
 	t     testing.TB
-	net   *wire.Virtual
+	net   *card.Virtual
 	side  []*side
 	clock func() uint64 // of all cards; that of the network at first
 }
@@ -47,7 +46,7 @@ const (
 )
 
 func newWorld(t testing.TB, seed uint64) *world {
-	w := &world{t: t, net: wire.NewVirtual(seed)}
+	w := &world{t: t, net: card.NewVirtual(seed)}
 	w.clock = func() uint64 { return uint64(w.net.Now()) }
 	w.addSide()
 	w.addSide()
@@ -88,7 +87,7 @@ func (w *world) resolve(dst netip.Addr) (queue.Hop, error) {
 // quiet runs until nothing happens any more.
 func (w *world) quiet() {
 	w.t.Helper()
-	if err := w.net.Run(600*second, wire.Quiet); !errors.Is(err, wire.ErrQuiet) {
+	if err := w.net.Run(600*second, card.Quiet); !errors.Is(err, card.ErrQuiet) {
 		w.t.Fatal(err)
 	}
 }

@@ -5,7 +5,7 @@ package verbsdev_test
 import (
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 )
 
@@ -14,7 +14,7 @@ import (
 func BenchmarkRemoteTask(b *testing.B) {
 	for name, serve := range executors {
 		b.Run(name, func(b *testing.B) {
-			w := newWorld(b, wire.Faults{}, false)
+			w := newWorld(b, card.Faults{}, false)
 			here, there := w.pair(rc)
 			serve(w, there, &task.Regions{})
 			w.connect(here, there)

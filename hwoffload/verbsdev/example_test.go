@@ -12,7 +12,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
@@ -24,7 +23,7 @@ import (
 // by a cable; hwoffload.OpenBAR takes the same calls.
 func Example() {
 	ctx := context.Background()
-	left, right := wire.Cable(64)
+	left, right := card.Cable(64)
 	a, b := newEnd(1, left), newEnd(2, right)
 	defer a.close()
 	defer b.close()

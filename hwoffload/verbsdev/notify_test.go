@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -72,7 +72,7 @@ func (x *notified) none(what string) {
 // that was asked for, whether the backend has an interrupt line or is polled.
 func TestNotify(t *testing.T) {
 	for _, polled := range []bool{false, true} {
-		w := newWorld(t, wire.Faults{}, polled)
+		w := newWorld(t, card.Faults{}, polled)
 		x := notified{w: w}
 		x.a, x.b = w.pair(rc)
 		w.connect(x.a, x.b)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -18,7 +17,7 @@ import (
 
 // Wait returns for what it waits for, and ends with its context, its queue and its device.
 func TestWait(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	a, b := w.pair(rc)
 	w.connect(a, b)
 	send := func(f verbs.Flags) {
@@ -73,7 +72,7 @@ func drained(n *node) <-chan verbs.Event {
 
 // An overrun is an event, and ends the queue pairs.
 func TestOverrun(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	a, b := w.pair(rc)
 	small, err := b.dev.CreateCQ(2)
 	w.must(err)
@@ -96,7 +95,7 @@ func TestOverrun(t *testing.T) {
 
 // Mistakes have the errors of package verbs, and nothing is queued.
 func TestMistakes(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	a, b := w.pair(rc)
 	m := a.memory(make([]byte, 64), allRights)
 	post := func(wr verbs.SendWR) error { return a.qp.PostSend(&wr) }

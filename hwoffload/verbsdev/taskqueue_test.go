@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
@@ -81,7 +81,7 @@ func (w *world) serve(n *node, depth int, bytes uint64) error {
 
 // The card refuses task queues that cannot work, and says why. What was taken for them is free again.
 func TestTaskQueueRefused(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	_, n := w.pair(rc)
 	if err := w.serve(n, 4, 1<<20); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without cores: %v", err)
@@ -114,7 +114,7 @@ func TestTaskQueueRefused(t *testing.T) {
 // A queue pair has one task queue, whose receives are the card's. It ends with RESET, and after that
 // there can be another one.
 func TestTaskQueueOwnsReceives(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	_, n := w.pair(rc)
 	w.cores(n.side)
 	q, err := n.dev.Queue().ServeTasks(n.qp.(*verbsdev.QP).Queue(), 4, 1<<20)
@@ -146,7 +146,7 @@ func TestTaskQueueOwnsReceives(t *testing.T) {
 
 // Task queues end with the cores of the card.
 func TestTaskQueueWithoutCores(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	_, n := w.pair(rc)
 	cores, err := n.m.StartTasks()
 	w.must(err)
@@ -161,7 +161,7 @@ func TestTaskQueueWithoutCores(t *testing.T) {
 
 // Rings and regions have memory of their own, and a card has one queue.Device.
 func TestOneOwnerOfMemory(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	s := w.side[0]
 	if _, err := queue.New(s.card, queue.Config{Bytes: 1 << 20, Page: 1}); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("a second device: %v", err)

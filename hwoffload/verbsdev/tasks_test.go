@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
@@ -43,7 +43,7 @@ var executors = map[string]func(w *world, n *node, shared *task.Regions){
 
 // each runs a test with each executor, on a network with faults. The client is a program on the
 // other card.
-func each(t *testing.T, f wire.Faults, do func(w *world, client *task.Client, here, there *node, shared *task.Regions)) {
+func each(t *testing.T, f card.Faults, do func(w *world, client *task.Client, here, there *node, shared *task.Regions)) {
 	for name, serve := range executors {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, f, name == "host")
@@ -59,7 +59,7 @@ func each(t *testing.T, f wire.Faults, do func(w *world, client *task.Client, he
 	}
 }
 
-var lossy = wire.Faults{Loss: 0.02, Duplicate: 0.02, Reorder: 0.02, ReorderBy: 100_000}
+var lossy = card.Faults{Loss: 0.02, Duplicate: 0.02, Reorder: 0.02, ReorderBy: 100_000}
 
 // Each kernel gives the bytes of the reference for a task of another node: with operands and result
 // at the node that sends it, at the node that executes it, or one of each, with either kind of
@@ -184,7 +184,7 @@ func TestRemoteRefused(t *testing.T) {
 // driver of the card sees that its task queue has ended.
 func TestRemoteWrongKey(t *testing.T) {
 	for what, write := range map[string]bool{"operand": false, "result": true} {
-		w := newWorld(t, wire.Faults{}, false)
+		w := newWorld(t, card.Faults{}, false)
 		here, there := w.pair(rc)
 		w.cores(there.side)
 		q, err := there.dev.Queue().ServeTasks(there.qp.(*verbsdev.QP).Queue(), 4, 1<<20)
@@ -274,7 +274,7 @@ func executed(w *world, n *node) (sum uint64) {
 
 // parallel is a card whose kernel FirstOwnKernel is a function, and a client of it.
 func parallel(t *testing.T, depth int, run kernel) (w *world, client *task.Client, there *node, tasks *queue.TaskQueue, do func() error) {
-	w = newWorld(t, wire.Faults{}, false)
+	w = newWorld(t, card.Faults{}, false)
 	here, there := w.pair(rc)
 	kernels := task.Builtin()
 	w.must(kernels.Register(task.FirstOwnKernel, "own", run))

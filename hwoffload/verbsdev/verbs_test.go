@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
+	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -80,7 +80,7 @@ func TestOperations(t *testing.T) {
 
 // A window opens part of a region to the peer until it is invalidated.
 func TestWindow(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	a, b := w.pair(rc)
 	w.connect(a, b)
 	from, to := a.memory([]byte{1, 2, 3, 4}, allRights), b.memory(make([]byte, 64), verbs.AccessLocalWrite|verbs.AccessBindWindows)
@@ -135,7 +135,7 @@ func event(t *testing.T, n *node) verbs.Event {
 
 // Datagrams go to the peers of their address handles. A destroyed handle is refused.
 func TestDatagrams(t *testing.T) {
-	w := newWorld(t, wire.Faults{}, false)
+	w := newWorld(t, card.Faults{}, false)
 	a, b := w.pair(func(i *verbs.QPInit) { i.Type = verbs.UD })
 	w.connect(a, b)
 	from, to := a.memory(pattern(1000), 0|verbs.AccessLocalWrite), b.memory(make([]byte, 2000), verbs.AccessLocalWrite)
@@ -170,7 +170,7 @@ func TestDatagrams(t *testing.T) {
 // A shared receive queue gives its receives to several queue pairs, and reports its limit.
 func TestSharedReceives(t *testing.T) {
 	for _, polled := range []bool{false, true} {
-		w := newWorld(t, wire.Faults{}, polled)
+		w := newWorld(t, card.Faults{}, polled)
 		a, b := w.pair(rc)
 		srq, err := b.pd.CreateSRQ(8, 1)
 		w.must(err)

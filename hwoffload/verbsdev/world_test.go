@@ -12,7 +12,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2/task"
@@ -25,7 +24,7 @@ const patience = 2 * time.Minute
 // world has two models of a card joined by a network on virtual time, and a device on each.
 type world struct {
 	t    testing.TB
-	net  *wire.Virtual
+	net  *card.Virtual
 	side [2]*side
 }
 
@@ -38,9 +37,9 @@ type side struct {
 
 // newWorld makes the network with faults and has it run until the test ends. polled has the
 // devices poll for interrupts.
-func newWorld(t testing.TB, faults wire.Faults, polled bool) *world {
+func newWorld(t testing.TB, faults card.Faults, polled bool) *world {
 	t.Helper()
-	w := &world{t: t, net: wire.NewVirtual(7)}
+	w := &world{t: t, net: card.NewVirtual(7)}
 	w.net.Faults = faults
 	for i := range w.side {
 		s := &side{m: card.New(), addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
@@ -105,7 +104,7 @@ func loopbackColumn(t *testing.T) *column {
 func cardColumn(t *testing.T) *column {
 	c := &column{register: ownMemory}
 	mac := func(i int) [6]byte { return [6]byte{2, 5: byte(i + 1)} }
-	net := wire.NewVirtual(7)
+	net := card.NewVirtual(7)
 	var models [2]*card.Model
 	for i := range models {
 		models[i] = card.New()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -84,7 +83,7 @@ func connect(a, b *host) (x, y *queue.QP, err error) {
 // showDistribution has a card forward one WRITE to four hosts, of which one is dead (S2.7).
 func showDistribution(ctx context.Context, _ *product) error {
 	step("Distribution: one WRITE of 1 MB leaves a card (its model) on four ports. The host at port 3 is dead.")
-	net := wire.NewVirtual(1)
+	net := card.NewVirtual(1)
 	hub, err := newHost(1)
 	if err != nil {
 		return err
@@ -136,7 +135,7 @@ func showDistribution(ctx context.Context, _ *product) error {
 }
 
 // sendOne has a host write to the distribution region, and waits for its report.
-func sendOne(ctx context.Context, net *wire.Virtual, hub, origin *host, target *queue.MR) (r mr.Report, err error) {
+func sendOne(ctx context.Context, net *card.Virtual, hub, origin *host, target *queue.MR) (r mr.Report, err error) {
 	x, _, err := connect(origin, hub)
 	if err != nil {
 		return r, err

@@ -14,7 +14,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
@@ -72,7 +71,7 @@ func New(name string, addrs []netip.Addr, ports ...Port) (*Side, error) {
 				err = s.listen()
 			}
 			if err == nil {
-				wires[i], err = wire.Ethernet(p.Iface)
+				wires[i], err = card.Ethernet(p.Iface)
 			}
 			return err
 		}); err != nil {
@@ -120,7 +119,7 @@ func open(name string, addrs []netip.Addr, ports []Port) (*Side, error) {
 func Cabled() (a, b *Side, err error) {
 	var sides [2]*Side
 	var wires [2]card.Wire
-	wires[0], wires[1] = wire.Cable(256)
+	wires[0], wires[1] = card.Cable(256)
 	addrs := func(i int) []netip.Addr {
 		return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), netip.MustParseAddr(fmt.Sprintf("fd00::%d", i+1))}
 	}

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package wire
+package card
 
 import (
 	"net"
 	"sync"
-
-	"github.com/softroce/softroce-xdp/hwoffload/card"
 )
 
 // Cable returns the two ends of a cable between ports of running models. A sender waits while
 // frames is the number of frames in flight in its direction.
-func Cable(frames int) (a, b card.Wire) {
+func Cable(frames int) (a, b Wire) {
 	ab, ba := newLane(frames), newLane(frames)
 	return &cableEnd{out: ab, in: ba}, &cableEnd{out: ba, in: ab}
 }
@@ -32,7 +30,7 @@ func (l *lane) close() { l.once.Do(func() { close(l.closed) }) }
 
 type cableEnd struct{ out, in *lane }
 
-// Send implements card.Wire.
+// Send implements Wire.
 func (c *cableEnd) Send(frame []byte) error {
 	var b []byte
 	select {
@@ -47,7 +45,7 @@ func (c *cableEnd) Send(frame []byte) error {
 	}
 }
 
-// Receive implements card.Wire.
+// Receive implements Wire.
 func (c *cableEnd) Receive(buf []byte) (int, error) {
 	select {
 	case f := <-c.in.frames:
@@ -62,7 +60,7 @@ func (c *cableEnd) Receive(buf []byte) (int, error) {
 	}
 }
 
-// Close implements card.Wire. It ends both directions.
+// Close implements Wire. It ends both directions.
 func (c *cableEnd) Close() error {
 	c.out.close()
 	c.in.close()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package wire
+package card
 
 import (
 	"errors"
@@ -9,8 +9,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/softroce/softroce-xdp/hwoffload/card"
 )
 
 // ethernet is a packet socket on an interface.
@@ -20,7 +18,7 @@ type ethernet struct{ f *os.File }
 // The kernel receives the same frames: if it has the port's IP address too, it answers to ARP and
 // neighbour discovery for the card, and a UDP socket must be bound to port 4791 so that the kernel
 // does not refuse RoCEv2 packets by ICMP.
-func Ethernet(iface string) (card.Wire, error) {
+func Ethernet(iface string) (Wire, error) {
 	w, err := openEthernet(iface)
 	if err != nil {
 		return nil, fmt.Errorf("wire: %s: %w", iface, err)
@@ -52,13 +50,13 @@ func openEthernet(iface string) (*ethernet, error) {
 	return &ethernet{os.NewFile(uintptr(fd), "packet socket of "+iface)}, nil
 }
 
-// Send implements card.Wire.
+// Send implements Wire.
 func (e *ethernet) Send(frame []byte) error {
 	_, err := e.f.Write(frame)
 	return err
 }
 
-// Receive implements card.Wire. The socket reports once that the interface has gone down, and
+// Receive implements Wire. The socket reports once that the interface has gone down, and
 // receives again when it is up.
 func (e *ethernet) Receive(buf []byte) (int, error) {
 	for {
@@ -69,5 +67,5 @@ func (e *ethernet) Receive(buf []byte) (int, error) {
 	}
 }
 
-// Close implements card.Wire.
+// Close implements Wire.
 func (e *ethernet) Close() error { return e.f.Close() }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package wire
+package card
 
 import (
-	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -20,7 +19,7 @@ type Link struct {
 }
 
 // Limit has the frames that a port sends pass a link with a rate.
-func (v *Virtual) Limit(m *card.Model, port int, l *Link) { v.limits[end{m, port}] = l }
+func (v *Virtual) Limit(m *Model, port int, l *Link) { v.limits[end{m, port}] = l }
 
 // leaves returns when a frame of n bytes has left the queue that it enters now. It returns false
 // if the frame does not fit.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire has what the ports of a model of a card are connected to: a network in memory on
-// virtual time, a cable between two running models, and an Ethernet interface.
-package wire
+package card
 
 import (
 	"container/heap"
@@ -13,7 +11,6 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -38,7 +35,7 @@ type Virtual struct {
 	now    qp.Time
 	frames frames
 	order  uint64
-	models []*card.Model
+	models []*Model
 	links  map[end]end
 	limits map[end]*Link
 	buf    []byte
@@ -46,19 +43,19 @@ type Virtual struct {
 }
 
 type end struct {
-	m    *card.Model
+	m    *Model
 	port int
 }
 
 // NewVirtual returns a network without models. seed selects what happens by chance.
 func NewVirtual(seed uint64) *Virtual {
-	return &Virtual{Delay: 1000, now: 1, rand: rand.New(rand.NewPCG(seed, 0x5352)), links: map[end]end{}, limits: map[end]*Link{}, buf: make([]byte, card.FrameLen)}
+	return &Virtual{Delay: 1000, now: 1, rand: rand.New(rand.NewPCG(seed, 0x5352)), links: map[end]end{}, limits: map[end]*Link{}, buf: make([]byte, FrameLen)}
 }
 
 // Connect joins two ports. A model may be joined to itself.
-func (v *Virtual) Connect(a *card.Model, portA int, b *card.Model, portB int) {
+func (v *Virtual) Connect(a *Model, portA int, b *Model, portB int) {
 	v.links[end{a, portA}], v.links[end{b, portB}] = end{b, portB}, end{a, portA}
-	for _, m := range []*card.Model{a, b} {
+	for _, m := range []*Model{a, b} {
 		known := false
 		for _, other := range v.models {
 			known = known || other == m
