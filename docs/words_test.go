@@ -60,7 +60,7 @@ var cleanPackages = []string{
 	"hwoffload",
 	"hwoffload/card",
 	"hwoffload/credit",
-	"hwoffload/devtest",
+	"hwoffload/internal/devtest",
 	"hwoffload/queue",
 	"hwoffload/regs",
 	"hwoffload/regs/def",
