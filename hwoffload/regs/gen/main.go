@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gen generates from the definition of the card's registers what other languages and people
-// read: Go accessors, a C header, a SystemVerilog package and a reference page. `go generate
-// ./hwoffload/...` runs it.
+// Gen generates from the definition of the card's registers what programs and people read: Go
+// accessors, a SystemVerilog package and a reference page. `go generate ./hwoffload/...` runs it.
 package main
 
 import (
@@ -79,7 +78,6 @@ func generate(root string) (map[string][]byte, error) {
 		"hwoffload/regs/blocks_gen.go":       table,
 		"hwoffload/regs/layouts_gen.go":      ownLayouts,
 		"rocev2/wqe/layouts_gen.go":          layouts,
-		"hwoffload/regs/softroce_regs.h":     cHeader(blocks, records),
 		"hwoffload/rtl/softroce_regs_pkg.sv": svPackage(blocks, records),
 		"hwoffload/rtl/softroce_decode.sv":   decode,
 		"docs/card-registers.md":             page(blocks, records),
