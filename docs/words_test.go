@@ -63,7 +63,6 @@ var cleanPackages = []string{
 	"hwoffload/internal/devtest",
 	"hwoffload/queue",
 	"hwoffload/regs",
-	"hwoffload/regs/def",
 	"hwoffload/regs/gen",
 	"hwoffload/regs/layout",
 	"hwoffload/rtl/modules",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package def
+package main
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 )
 
-// Structs are the C structures of headers, by name.
-type Structs struct {
+// cStructs are the C structures of headers, by name.
+type cStructs struct {
 	members map[string][]member
 	macros  map[string]uint64
 	// Resets has reset values other than 0, by structure and offset of the member.
@@ -44,10 +44,10 @@ var (
 	intSizes   = map[string]uint64{"__u8": 1, "__u16": 2, "__u32": 4, "__u64": 8, "__s64": 8}
 )
 
-// ReadStructs reads the structures of C headers in the style of bpf/lib/abi.h: one member a
+// readStructs reads the structures of C headers in the style of bpf/lib/abi.h: one member a
 // line, its comment on the same line.
-func ReadStructs(paths ...string) (Structs, error) {
-	s := Structs{members: map[string][]member{}, macros: map[string]uint64{}, Resets: map[string]map[uint64]uint64{}}
+func readStructs(paths ...string) (cStructs, error) {
+	s := cStructs{members: map[string][]member{}, macros: map[string]uint64{}, Resets: map[string]map[uint64]uint64{}}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -66,7 +66,7 @@ func ReadStructs(paths ...string) (Structs, error) {
 	return s, nil
 }
 
-func (s *Structs) parse(body string) (members []member, err error) {
+func (s *cStructs) parse(body string) (members []member, err error) {
 	for line := range strings.SplitSeq(body, "\n") {
 		if strings.TrimSpace(line) == "" || comment.MatchString(line) {
 			continue
@@ -92,7 +92,7 @@ func (s *Structs) parse(body string) (members []member, err error) {
 
 // leaves lays a structure out as a C compiler does, and returns its integers, its size and
 // its alignment.
-func (s *Structs) leaves(name string) (all []leaf, size, align uint64, err error) {
+func (s *cStructs) leaves(name string) (all []leaf, size, align uint64, err error) {
 	members, known := s.members[name]
 	if !known {
 		return nil, 0, 0, fmt.Errorf("there is no struct %s in the headers", name)
@@ -132,7 +132,7 @@ func (s *Structs) leaves(name string) (all []leaf, size, align uint64, err error
 // addStruct makes registers of the members of a structure. The structure lies in the block as
 // it lies in memory of a little-endian machine. Members of less than 32 bits are fields of one
 // register, which has the name of the first with _word behind it.
-func (s *source) addStruct(b *layout.Block, f *blockFile, structs Structs) {
+func (s *source) addStruct(b *layout.Block, f *blockFile, structs cStructs) {
 	line := lineOf(s.root, "struct")
 	access, err := layout.ParseAccess(f.Access)
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package def
+package main
 
 import (
 	"bytes"
@@ -51,8 +51,8 @@ const (
 	maxRecord = 4096
 )
 
-// ReadRecords reads all YAML files of a folder of layouts, in the order of the file names.
-func ReadRecords(dir string) ([]layout.Record, error) {
+// readRecords reads all YAML files of a folder of layouts, in the order of the file names.
+func readRecords(dir string) ([]layout.Record, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		return nil, err

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package def reads the definition of the card's registers: one YAML file for each block. It
-// refuses what contradicts itself, and its errors name file and line: overlap, misalignment,
-// bits outside of a register, a reset value that does not fit, a name that exists twice.
-//
-// A block with the key struct has the members of a C structure as registers, so that the
-// destination table of the card is that of bpf/lib/abi.h.
-package def
+package main
 
 import (
 	"cmp"
@@ -18,12 +12,12 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 )
 
-// RegisterSpace is the length of the address range of registers in bytes. The DDR window
+// registerSpace is the length of the address range of registers in bytes. The DDR window
 // (S2.5) begins behind it.
-const RegisterSpace = 1 << 28
+const registerSpace = 1 << 28
 
-// Read reads all YAML files of a folder. The blocks are in the order of their addresses.
-func Read(dir string, structs Structs) ([]layout.Block, error) {
+// readBlocks reads all YAML files of a folder. The blocks are in the order of their addresses.
+func readBlocks(dir string, structs cStructs) ([]layout.Block, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		return nil, err

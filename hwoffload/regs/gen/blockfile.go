@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package def
+package main
 
 import (
 	"bytes"
@@ -85,7 +85,7 @@ func valueOf(n *yaml.Node, key string) *yaml.Node {
 func item(n *yaml.Node, key string, i int) *yaml.Node { return valueOf(n, key).Content[i] }
 
 // readBlock reads one file of the definition. structs has the C structures that it may name.
-func readBlock(path string, structs Structs) (*layout.Block, *source, error) {
+func readBlock(path string, structs cStructs) (*layout.Block, *source, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package def
+package main
 
 import (
 	"os"
@@ -22,7 +22,7 @@ func readLayouts(t *testing.T, files map[string]string) ([]layout.Record, error)
 			t.Fatal(err)
 		}
 	}
-	return ReadRecords(dir)
+	return readRecords(dir)
 }
 
 func TestReadRecords(t *testing.T) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package def
+package main
 
 import (
 	"regexp"
@@ -10,8 +10,8 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 )
 
-// page is the alignment of blocks, so that a block can be mapped alone.
-const page = 4096
+// pageBytes is the alignment of blocks, so that a block can be mapped alone.
+const pageBytes = 4096
 
 // maxCount bounds arrays.
 const maxCount = 1 << 16
@@ -36,19 +36,19 @@ func (s *source) checkBlock(b *layout.Block) {
 	if b.Version == 0 || b.Version > 0xffff {
 		s.errorf(lineOf(s.root, "version"), "version is %d: set it between 1 and 65535", b.Version)
 	}
-	if b.Base%page != 0 {
-		s.errorf(lineOf(s.root, "base"), "base %#x is not aligned: use a multiple of %#x", b.Base, page)
+	if b.Base%pageBytes != 0 {
+		s.errorf(lineOf(s.root, "base"), "base %#x is not aligned: use a multiple of %#x", b.Base, pageBytes)
 	}
-	if b.Stride == 0 || b.Stride%8 != 0 || b.Stride > RegisterSpace {
-		s.errorf(lineOf(s.root, "stride"), "stride is %d: use a multiple of 8 up to %d, the bytes of one element", b.Stride, RegisterSpace)
+	if b.Stride == 0 || b.Stride%8 != 0 || b.Stride > registerSpace {
+		s.errorf(lineOf(s.root, "stride"), "stride is %d: use a multiple of 8 up to %d, the bytes of one element", b.Stride, registerSpace)
 		b.Stride = 8
 	}
 	if b.Count > maxCount {
 		s.errorf(lineOf(s.root, "count"), "count is %d: set it between 1 and %d", b.Count, maxCount)
 		b.Count = 1
 	}
-	if b.Base > RegisterSpace || b.Base+b.Size() > RegisterSpace {
-		s.errorf(lineOf(s.root, "base"), "block %s ends at %#x: registers end at %#x", b.Name, b.Base+b.Size(), RegisterSpace)
+	if b.Base > registerSpace || b.Base+b.Size() > registerSpace {
+		s.errorf(lineOf(s.root, "base"), "block %s ends at %#x: registers end at %#x", b.Name, b.Base+b.Size(), registerSpace)
 	}
 }
 
@@ -67,11 +67,11 @@ func (s *source) checkRegister(n *yaml.Node, b *layout.Block, r *layout.Register
 		s.errorf(lineOf(n, "count"), "register %s has %d elements: use at most %d", r.Name, r.Count, maxCount)
 		return false
 	}
-	if r.Count > 1 && (r.Stride < size || r.Stride%size != 0 || r.Stride > RegisterSpace) {
+	if r.Count > 1 && (r.Stride < size || r.Stride%size != 0 || r.Stride > registerSpace) {
 		s.errorf(lineOf(n, "stride"), "stride %d of register %s: use a multiple of %d", r.Stride, r.Name, size)
 		return false
 	}
-	if end := r.Offset + (r.Count-1)*r.Stride + size; r.Offset > RegisterSpace || end > b.Stride {
+	if end := r.Offset + (r.Count-1)*r.Stride + size; r.Offset > registerSpace || end > b.Stride {
 		s.errorf(lineOf(n, "offset"), "register %s ends at %#x, an element of block %s at %#x: move it, or raise the block's stride", r.Name, end, b.Name, b.Stride)
 	}
 	return len(s.errs) == before

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package def
+package main
 
 import (
 	"os"
@@ -68,11 +68,11 @@ func readFiles(t *testing.T, files map[string]string) ([]layout.Block, error) {
 			t.Fatal(err)
 		}
 	}
-	structs, err := ReadStructs(filepath.Join(dir, "x.h"))
+	structs, err := readStructs(filepath.Join(dir, "x.h"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Read(dir, structs)
+	return readBlocks(dir, structs)
 }
 
 func withBlock(text string) map[string]string {
@@ -211,7 +211,7 @@ func TestHeaderMistakes(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadStructs(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readStructs(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
