@@ -10,8 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/testenv/lab/fluid"
@@ -28,8 +27,8 @@ func TestBottleneck(t *testing.T) {
 
 // The same loop drives the simulated RTL.
 func TestBottleneckRTL(t *testing.T) {
-	require.Command(t, verilate.Programs...)
-	c, err := sim.Start(t.Context())
+	require.Command(t, rtl.Programs...)
+	c, err := rtl.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

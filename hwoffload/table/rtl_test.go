@@ -11,7 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/hwoffload/vectors"
 	"github.com/softroce/softroce-xdp/loader/agent"
@@ -50,7 +50,7 @@ func agentOver(t *testing.T, d hwoffload.Device, v *vectors.Vector) *agent.CardA
 // evaluation the entries have the same bits.
 func TestAgentOverRTL(t *testing.T) {
 	require.Command(t, "verilator", "g++", "make")
-	s, err := sim.Start(t.Context())
+	s, err := rtl.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package unit
+package rtl_test
 
 import (
 	"math"
@@ -8,14 +8,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/internal/tokenbucket"
 )
 
 var tokenBucket = module{
 	top:   "token_bucket",
-	files: []string{"../divide.sv", "../token_bucket.sv"},
-	ports: verilate.Ports{
+	files: []string{"divide.sv", "token_bucket.sv"},
+	ports: rtl.Ports{
 		Clock:   "clk",
 		Inputs:  []string{"req_valid", "req_now_ns", "req_bytes", "req_rate_bps", "req_burst_ns", "req_next_tx_ns"},
 		Outputs: []string{"done", "req_ready", "leaves_ns", "next_tx_ns", "paced", "overflow"},
@@ -37,7 +37,7 @@ func (p *packet) inputs() []uint64 {
 }
 
 // compare compares an answer with the reference.
-func (p *packet) compare(t *testing.T, got verilate.Result) {
+func (p *packet) compare(t *testing.T, got rtl.Result) {
 	t.Helper()
 	after := p.bucket
 	leaves := after.Departure(p.now, p.bytes)
@@ -107,8 +107,8 @@ func TestNSClock(t *testing.T) {
 	frequencies := []uint64{322265625, 250000000, 1000000000, 4294967295, 3}
 	m := module{
 		top:   "ns_clock_tb",
-		files: []string{"../ns_clock.sv", "../tb/ns_clock_tb.sv"},
-		ports: verilate.Ports{Clock: "clk", Inputs: []string{"run", "load", "load_ns"},
+		files: []string{"ns_clock.sv", "tb/ns_clock_tb.sv"},
+		ports: rtl.Ports{Clock: "clk", Inputs: []string{"run", "load", "load_ns"},
 			Outputs: []string{"ns_322265625", "ns_250000000", "ns_1000000000", "ns_4294967295", "ns_3"}},
 	}
 	b := m.start(t)

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sim simulates the RTL of the card with Verilator. Start builds the simulator, which
-// is a program of its own, starts it and connects to it: a Card is a hwoffload.Device whose
-// registers are those of the simulated modules. docs/card-rtl.md says what is simulated.
-package sim
+package rtl
 
 import (
 	"bytes"
@@ -20,8 +17,6 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
 )
 
 //go:embed cpp
@@ -73,21 +68,21 @@ type Card struct {
 }
 
 // Sources returns the sources of the simulator: the modules, and its C++.
-func Sources() ([]verilate.Source, error) {
-	var all []verilate.Source
-	for _, name := range rtl.Card {
-		text, err := rtl.Files.ReadFile(name)
+func Sources() ([]Source, error) {
+	var all []Source
+	for _, name := range CardFiles {
+		text, err := Files.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, verilate.Source{Name: name, Text: string(text)})
+		all = append(all, Source{Name: name, Text: string(text)})
 	}
 	for _, name := range []string{"card.h", "main.cpp"} {
 		text, err := cpp.ReadFile("cpp/" + name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, verilate.Source{Name: name, Text: string(text)})
+		all = append(all, Source{Name: name, Text: string(text)})
 	}
 	return all, nil
 }
@@ -106,13 +101,13 @@ func Start(ctx context.Context) (*Card, error) {
 // Build builds the simulator of the card of some sources, and returns the path of the program.
 // Its first argument is the path of the socket that it makes. With the second argument "wall"
 // the clock of the card follows CLOCK_MONOTONIC. It ends when its standard input ends.
-func Build(ctx context.Context, sources []verilate.Source) (program string, err error) {
-	for _, name := range verilate.Programs {
+func Build(ctx context.Context, sources []Source) (program string, err error) {
+	for _, name := range Programs {
 		if _, err := exec.LookPath(name); err != nil {
 			return "", fmt.Errorf("simulator of the card: %s is missing: apt-get install verilator g++ make", name)
 		}
 	}
-	program, err = verilate.Build(ctx, "softroce_card", sources...)
+	program, err = BuildModule(ctx, "softroce_card", sources...)
 	if err != nil {
 		return "", fmt.Errorf("simulator of the card: %w", err)
 	}
@@ -120,7 +115,7 @@ func Build(ctx context.Context, sources []verilate.Source) (program string, err 
 }
 
 // StartSources simulates the card of other sources.
-func StartSources(ctx context.Context, sources []verilate.Source) (*Card, error) {
+func StartSources(ctx context.Context, sources []Source) (*Card, error) {
 	program, err := Build(ctx, sources)
 	if err != nil {
 		return nil, err

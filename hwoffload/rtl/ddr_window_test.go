@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package unit
+package rtl_test
 
 import (
 	"math/rand/v2"
@@ -9,13 +9,13 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 )
 
 var ddrWindow = module{
 	top:   "ddr_window",
-	files: []string{registers, "../ddr_window.sv"},
-	ports: verilate.Ports{
+	files: []string{registers, "ddr_window.sv"},
+	ports: rtl.Ports{
 		Inputs:  []string{"bar_addr", "select"},
 		Outputs: []string{"in_window", "ddr_addr", "bank", "bank_addr"},
 	},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package verilate
+package rtl
 
 import (
 	"bufio"
@@ -26,7 +26,7 @@ const batch = 128
 const maxRun = 10 * time.Minute
 
 // Ports are names of ports of a module, each of at most 64 bits. Clock may be empty: then the
-// module has none. With a clock, the module has an input rst too, which Start sets for two
+// module has none. With a clock, the module has an input rst too, which StartBench sets for two
 // clocks.
 type Ports struct {
 	Clock   string
@@ -51,12 +51,12 @@ type Bench struct {
 	stderr bytes.Buffer
 }
 
-// Start builds and starts a simulation. Close ends it, and so does the end of ctx.
-func Start(ctx context.Context, top string, ports Ports, sources ...Source) (*Bench, error) {
+// StartBench builds and starts a simulation. Close ends it, and so does the end of ctx.
+func StartBench(ctx context.Context, top string, ports Ports, sources ...Source) (*Bench, error) {
 	if ports.Clock != "" {
 		ports.Inputs = append(append([]string{}, ports.Inputs...), "rst")
 	}
-	program, err := Build(ctx, top, append(append([]Source{}, sources...), Source{"bench.cpp", ports.main(top)})...)
+	program, err := BuildModule(ctx, top, append(append([]Source{}, sources...), Source{"bench.cpp", ports.main(top)})...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sim_test
+package rtl_test
 
 import (
 	"context"
@@ -16,8 +16,6 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/internal/devtest"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
@@ -25,10 +23,10 @@ import (
 // answer limits the wait for an answer.
 const answer = time.Minute
 
-func start(t testing.TB) *sim.Card {
+func start(t testing.TB) *rtl.Card {
 	t.Helper()
-	require.Command(t, verilate.Programs...)
-	c, err := sim.Start(t.Context())
+	require.Command(t, rtl.Programs...)
+	c, err := rtl.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +80,7 @@ func TestClock(t *testing.T) {
 	after := now()
 	n := c.Cycles() - cycles
 	// Both times are rounded down.
-	if d, want := after-before, n*1_000_000_000/sim.ClockHz; d < want || d > want+1 || n < 1000 || before < 1<<40 {
+	if d, want := after-before, n*1_000_000_000/rtl.ClockHz; d < want || d > want+1 || n < 1000 || before < 1<<40 {
 		t.Errorf("%d ns in %d cycles, from %d on", d, n, before)
 	}
 	// The halves of a time belong together.
@@ -151,10 +149,10 @@ func TestApply(t *testing.T) {
 
 // A simulator that dies is an error, and nothing hangs.
 func TestDies(t *testing.T) {
-	require.Command(t, verilate.Programs...)
+	require.Command(t, rtl.Programs...)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c, err := sim.Start(ctx)
+	c, err := rtl.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,11 +193,7 @@ func TestSecondClient(t *testing.T) {
 // Verilator has no warning for any module.
 func TestLint(t *testing.T) {
 	require.Command(t, "verilator")
-	paths := make([]string, len(rtl.Card))
-	for i, name := range rtl.Card {
-		paths[i] = "../" + name
-	}
-	if err := verilate.Lint(t.Context(), "softroce_card", paths...); err != nil {
+	if err := rtl.Lint(t.Context(), "softroce_card", rtl.CardFiles...); err != nil {
 		t.Error(err)
 	}
 }

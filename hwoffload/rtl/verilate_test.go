@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package verilate_test
+package rtl_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -26,11 +26,11 @@ module counter (input logic clk, input logic rst, input logic start, input logic
 endmodule
 `
 
-var ports = verilate.Ports{Clock: "clk", Inputs: []string{"start", "n"}, Outputs: []string{"done", "left"}}
+var counterPorts = rtl.Ports{Clock: "clk", Inputs: []string{"start", "n"}, Outputs: []string{"done", "left"}}
 
-func start(t *testing.T, text string) (*verilate.Bench, error) {
-	require.Command(t, verilate.Programs...)
-	b, err := verilate.Start(t.Context(), "counter", ports, verilate.Source{Name: "counter.sv", Text: text})
+func startCounter(t *testing.T, text string) (*rtl.Bench, error) {
+	require.Command(t, rtl.Programs...)
+	b, err := rtl.StartBench(t.Context(), "counter", counterPorts, rtl.Source{Name: "counter.sv", Text: text})
 	if err == nil {
 		t.Cleanup(b.Close)
 	}
@@ -38,7 +38,7 @@ func start(t *testing.T, text string) (*verilate.Bench, error) {
 }
 
 func TestBench(t *testing.T) {
-	b, err := start(t, counter)
+	b, err := startCounter(t, counter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func TestBench(t *testing.T) {
 }
 
 // A module that gives no answer, and one that Verilator refuses, end with an error that says so.
-func TestErrors(t *testing.T) {
-	b, err := start(t, counter)
+func TestBenchErrors(t *testing.T) {
+	b, err := startCounter(t, counter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestErrors(t *testing.T) {
 	if _, err := b.Cycle(1, 1); err == nil {
 		t.Error("the simulation has ended, and answers")
 	}
-	_, err = start(t, strings.Replace(counter, "<= n;", "<= n[38:0];", 1))
+	_, err = startCounter(t, strings.Replace(counter, "<= n;", "<= n[38:0];", 1))
 	if err == nil || !strings.Contains(err.Error(), "WIDTH") {
 		t.Errorf("a module with a warning: %v", err)
 	}

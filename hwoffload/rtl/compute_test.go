@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package unit
+package rtl_test
 
 import (
 	"encoding/binary"
@@ -9,15 +9,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var crc32c = module{
 	top:   "crc32c",
-	files: []string{"../crc32c.sv"},
-	ports: verilate.Ports{Clock: "clk", Inputs: []string{"valid", "first", "data", "bytes"}, Outputs: []string{"crc"}},
+	files: []string{"crc32c.sv"},
+	ports: rtl.Ports{Clock: "clk", Inputs: []string{"valid", "first", "data", "bytes"}, Outputs: []string{"crc"}},
 }
 
 // Sums of random bytes, in words of random lengths with pauses between them.
@@ -51,8 +49,8 @@ func TestCRC32C(t *testing.T) {
 
 var computeCores = module{
 	top:   "compute_cores_tb",
-	files: []string{"../crc32c.sv", "../crc32c_core.sv", "../compute_cores.sv", "../tb/compute_cores_tb.sv"},
-	ports: verilate.Ports{
+	files: []string{"crc32c.sv", "crc32c_core.sv", "compute_cores.sv", "tb/compute_cores_tb.sv"},
+	ports: rtl.Ports{
 		Clock:  "clk",
 		Inputs: []string{"task_valid", "task_addr", "task_length", "task_tag", "result_ready", "gap", "together", "cancel"},
 		Outputs: []string{"result_valid", "task_ready", "result_tag", "result_crc", "busy", "busy_clocks_0", "busy_clocks_1",
@@ -104,7 +102,7 @@ func TestComputeCores(t *testing.T) {
 }
 
 // checkTasks follows the tasks from clock to clock.
-func checkTasks(t *testing.T, in [][]uint64, results []verilate.Result) {
+func checkTasks(t *testing.T, in [][]uint64, results []rtl.Result) {
 	t.Helper()
 	waiting := map[uint64]operand{} // by tag
 	first := results[0].Outputs

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sim_test
+package rtl_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // An RTL with one comparison changed does not answer as the model does: the tests above find it.
 func TestTasksFindMutations(t *testing.T) {
-	require.Command(t, verilate.Programs...)
+	require.Command(t, rtl.Programs...)
 	descriptors := func(m, s *tasks) string { return compareDescriptors(m, s, 3000, map[task.Status]int{}) }
 	regions := func(m, s *tasks) string { _, text := compareRegions(m, s, 3000); return text }
 	for _, m := range []struct {
@@ -27,16 +26,16 @@ func TestTasksFindMutations(t *testing.T) {
 		{"region_accept.sv", "first_byte < {1'b0, page_bytes}", "first_byte <= {1'b0, page_bytes}", regions},
 	} {
 		t.Run(m.text, func(t *testing.T) {
-			sources, err := sim.Sources()
+			sources, err := rtl.Sources()
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := slices.IndexFunc(sources, func(s verilate.Source) bool { return s.Name == m.file })
+			i := slices.IndexFunc(sources, func(s rtl.Source) bool { return s.Name == m.file })
 			if i < 0 || strings.Count(sources[i].Text, m.text) != 1 {
 				t.Fatalf("%s does not have %q once: adapt the mutation", m.file, m.text)
 			}
 			sources[i].Text = strings.Replace(sources[i].Text, m.text, m.mutated, 1)
-			mutant, err := sim.StartSources(t.Context(), sources)
+			mutant, err := rtl.StartSources(t.Context(), sources)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package unit
+package rtl_test
 
 import (
 	"math/rand/v2"

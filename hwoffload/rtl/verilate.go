@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verilate builds programs that simulate SystemVerilog modules, with Verilator and a
-// C++ compiler. Build is for any C++ main; a Bench has a main of its own, which sets the
-// inputs of a module and prints its outputs, clock by clock.
-//
-// Programs are kept in the user's cache directory, by a hash of their sources, so that a
-// second build takes no time. Those that were built more than a month ago are removed.
-package verilate
+package rtl
 
 import (
 	"context"
@@ -27,7 +21,7 @@ const (
 	keep       = 30 * 24 * time.Hour
 )
 
-// Programs are what Build runs. Tests require them.
+// Programs are what BuildModule runs. Tests require them.
 var Programs = []string{"verilator", "g++", "make"}
 
 // options are those of all builds. A warning of Verilator ends the build; Lint has more of them.
@@ -48,10 +42,10 @@ func ReadSources(paths ...string) (sources []Source, err error) {
 	return sources, nil
 }
 
-// Build returns the path of a program that simulates module top. Sources are the modules, and
+// BuildModule returns the path of a program that simulates module top. Sources are the modules, and
 // the C++ of the program, which includes "V<top>.h" and has main. The file must not be
 // changed: others run it too.
-func Build(ctx context.Context, top string, sources ...Source) (string, error) {
+func BuildModule(ctx context.Context, top string, sources ...Source) (string, error) {
 	version, err := exec.CommandContext(ctx, "verilator", "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("verilator --version: %w", err)

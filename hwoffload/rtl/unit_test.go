@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unit tests the modules of hwoffload/rtl one by one. Each gets random inputs in
-// Verilator, and must answer as its reference in Go.
-package unit
+// Tests of the modules one by one. Each gets random inputs in Verilator, and must answer as its
+// reference in Go.
+
+package rtl_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // registers is the package that most modules refer to.
-const registers = "../softroce_regs_pkg.sv"
+const registers = "softroce_regs_pkg.sv"
 
 // module is what one test simulates.
 type module struct {
 	top   string
 	files []string
-	ports verilate.Ports
+	ports rtl.Ports
 }
 
 // change is a mistake in a source: a mutation.
 type change struct{ file, old, new string }
 
 // start simulates a module. A change is made in its copy of the sources.
-func (m *module) start(t *testing.T, changes ...change) *verilate.Bench {
+func (m *module) start(t *testing.T, changes ...change) *rtl.Bench {
 	t.Helper()
-	require.Command(t, verilate.Programs...)
-	sources, err := verilate.ReadSources(m.files...)
+	require.Command(t, rtl.Programs...)
+	sources, err := rtl.ReadSources(m.files...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func (m *module) start(t *testing.T, changes ...change) *verilate.Bench {
 			t.Fatal(err)
 		}
 	}
-	b, err := verilate.Start(t.Context(), m.top, m.ports, sources...)
+	b, err := rtl.StartBench(t.Context(), m.top, m.ports, sources...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func (m *module) start(t *testing.T, changes ...change) *verilate.Bench {
 	return b
 }
 
-func (c *change) apply(sources []verilate.Source) error {
+func (c *change) apply(sources []rtl.Source) error {
 	for i := range sources {
 		if s := &sources[i]; s.Name == c.file && strings.Count(s.Text, c.old) == 1 {
 			s.Text = strings.Replace(s.Text, c.old, c.new, 1)

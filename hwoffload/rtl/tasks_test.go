@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sim_test
+package rtl_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -29,7 +29,7 @@ type tasks struct {
 	ctx  context.Context
 	card *hwoffload.Card
 	d    *queue.Device
-	rtl  *sim.Card // nil: the model
+	rtl  *rtl.Card // nil: the model
 	pd   uint32
 	ring *queue.Tasks
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package unit
+package rtl_test
 
 import (
 	"math"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -112,7 +112,7 @@ func TestMRCheckReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := answer(t, results)
+		o := outputs(t, results)
 		outcomes[mem.Fault(o[2])]++
 		if whole := o[3] == 0x3_0000_1000 && o[4] == 4096; mem.Fault(o[2]) == mem.FaultNone && !whole {
 			t.Errorf("replaced from clock %d on: %d bytes at %#x", at, o[4], o[3])
@@ -123,8 +123,8 @@ func TestMRCheckReplaced(t *testing.T) {
 	}
 }
 
-// answer returns the outputs of the clock with done.
-func answer(t *testing.T, results []verilate.Result) []uint64 {
+// outputs returns the outputs of the clock with done.
+func outputs(t *testing.T, results []rtl.Result) []uint64 {
 	t.Helper()
 	for _, r := range results {
 		if r.Outputs[0] == 1 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package unit
+package rtl_test
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 var mrCheck = module{
 	top:   "mr_check_tb",
-	files: []string{registers, "../mr_check.sv", "../tb/mr_check_tb.sv"},
-	ports: verilate.Ports{
+	files: []string{registers, "mr_check.sv", "tb/mr_check_tb.sv"},
+	ports: rtl.Ports{
 		Clock:   "clk",
 		Inputs:  []string{"start", "key", "pd", "va", "length", "rights", "slow", "write", "write_addr", "write_data"},
 		Outputs: []string{"done", "ready", "fault", "ddr_addr", "ddr_bytes"},
@@ -49,7 +49,7 @@ func (a *access) inputs() []uint64 {
 func writeInputs(addr, value uint64) []uint64 { return []uint64{0, 0, 0, 0, 0, 0, 0, 1, addr, value} }
 
 // load writes the registers of a world.
-func load(t *testing.T, b *verilate.Bench, m memory) {
+func load(t *testing.T, b *rtl.Bench, m memory) {
 	t.Helper()
 	var in [][]uint64
 	for e := range uint64(regs.MrCount) { // those that are not in m: 0, not what the simulator starts with
@@ -121,7 +121,7 @@ func (w *world) judge(a *access) {
 
 // check runs accesses, and returns the first difference from what the table says. An access
 // that is granted goes on behind the page of its first byte, up to prefix.
-func check(t *testing.T, b *verilate.Bench, all []*access) (difference string) {
+func check(t *testing.T, b *rtl.Bench, all []*access) (difference string) {
 	t.Helper()
 	got := make([][]piece, len(all)) // by access
 	rest := make([]access, len(all)) // what of each access is left
@@ -200,7 +200,7 @@ func join(pieces []piece) (joined []piece) {
 }
 
 // differences runs n random accesses. Counted are the faults that occurred.
-func differences(t *testing.T, b *verilate.Bench, n int) (counted map[mem.Fault]int, difference string) {
+func differences(t *testing.T, b *rtl.Bench, n int) (counted map[mem.Fault]int, difference string) {
 	t.Helper()
 	counted = map[mem.Fault]int{}
 	for seed := uint64(1); n > 0; seed++ {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package modules_test
+package main
 
 import (
 	"fmt"
@@ -10,13 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/modules"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // write makes a folder of three files.
-func write(t *testing.T, change ...string) *modules.Set {
+func write(t *testing.T, change ...string) *moduleSet {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -37,7 +36,7 @@ func write(t *testing.T, change ...string) *modules.Set {
 			t.Fatal(err)
 		}
 	}
-	s, err := modules.Read(dir)
+	s, err := readModules(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +44,12 @@ func write(t *testing.T, change ...string) *modules.Set {
 }
 
 func Example() {
-	s, err := modules.Read("..")
+	s, err := readModules("..")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, f := range s.Files("token_bucket") {
+	for _, f := range s.files("token_bucket") {
 		fmt.Println(filepath.Base(f))
 	}
 	// Output:
@@ -61,20 +60,20 @@ func Example() {
 func TestFiles(t *testing.T) {
 	s := write(t)
 	var names []string
-	for _, f := range s.Files("b") {
+	for _, f := range s.files("b") {
 		names = append(names, filepath.Base(f))
 	}
 	if got := strings.Join(names, " "); got != "a_pkg.sv b.sv c.sv" {
 		t.Errorf("files of b: %s", got)
 	}
-	if got := strings.Join(s.Modules(), " "); got != "b c d" {
+	if got := strings.Join(s.modules(), " "); got != "b c d" {
 		t.Errorf("modules: %s", got)
 	}
 }
 
 // What decides a circuit changes its fingerprint, and nothing else does.
 func TestFingerprint(t *testing.T) {
-	before := write(t).Fingerprint("b")
+	before := write(t).fingerprint("b")
 	for _, c := range []struct {
 		file, old, new string
 		changes        bool
@@ -87,21 +86,21 @@ func TestFingerprint(t *testing.T) {
 		{"a_pkg.sv", "= 1", "= 3", true},
 		{"a_pkg.sv", "= 2", "= 3", false},
 	} {
-		if after := write(t, c.file, c.old, c.new).Fingerprint("b"); (after != before) != c.changes {
+		if after := write(t, c.file, c.old, c.new).fingerprint("b"); (after != before) != c.changes {
 			t.Errorf("%s, %q to %q: changed %v, want %v", c.file, c.old, c.new, after != before, c.changes)
 		}
 	}
 }
 
-func TestErrors(t *testing.T) {
-	if _, err := modules.Read(t.TempDir()); err == nil {
+func TestModulesRefused(t *testing.T) {
+	if _, err := readModules(t.TempDir()); err == nil {
 		t.Error("a folder without sources is accepted")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.sv"), []byte("module b; endmodule\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := modules.Read(dir); err == nil || !strings.Contains(err.Error(), "has no module a") {
+	if _, err := readModules(dir); err == nil || !strings.Contains(err.Error(), "has no module a") {
 		t.Errorf("a file with another module: %v", err)
 	}
 }
@@ -109,14 +108,14 @@ func TestErrors(t *testing.T) {
 // Verilator has no complaint about any module of the card, and yosys reads each.
 func TestSources(t *testing.T) {
 	require.Command(t, "verilator", "yosys")
-	s, err := modules.Read("..")
+	s, err := readModules("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range s.Modules() {
+	for _, m := range s.modules() {
 		t.Run(m, func(t *testing.T) {
-			files := s.Files(m)
-			if err := verilate.Lint(t.Context(), m, files...); err != nil {
+			files := s.files(m)
+			if err := rtl.Lint(t.Context(), m, files...); err != nil {
 				t.Error(err)
 			}
 			script := fmt.Sprintf("read_verilog -sv %s; hierarchy -check -top %s", strings.Join(files, " "), m)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sim_test
+package rtl_test
 
 import (
 	"encoding/binary"
@@ -200,8 +200,6 @@ func randomElement(r *rand.Rand) element {
 	}
 	return e
 }
-
-func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // accept writes the registers, and returns the state that the card gives them. It then clears valid
 // and the pages.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package modules reads the SystemVerilog sources of the card: which module refers to which
-// others, and a fingerprint of what decides the circuit of a module.
-package modules
+package main
 
 import (
 	"crypto/sha256"
@@ -19,16 +17,17 @@ import (
 // of the file.
 const packageSuffix = "_pkg"
 
-// Set is the sources of a folder.
-type Set struct {
+// moduleSet is the sources of a folder. It tells which module refers to which others, and makes a
+// fingerprint of what decides the circuit of a module.
+type moduleSet struct {
 	dir  string
 	code map[string]string // without comments, by module or package
 }
 
 var comment = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/`)
 
-// Read reads all files of a folder that end in .sv.
-func Read(dir string) (*Set, error) {
+// readModules reads all files of a folder that end in .sv.
+func readModules(dir string) (*moduleSet, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.sv"))
 	if err != nil {
 		return nil, err
@@ -36,7 +35,7 @@ func Read(dir string) (*Set, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("%s has no *.sv: name the folder hwoffload/rtl", dir)
 	}
-	s := &Set{dir: dir, code: map[string]string{}}
+	s := &moduleSet{dir: dir, code: map[string]string{}}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -55,8 +54,8 @@ func isPackage(name string) bool { return strings.HasSuffix(name, packageSuffix)
 
 func word(name string) *regexp.Regexp { return regexp.MustCompile(`\b` + name + `\b`) }
 
-// Modules returns the names of all modules.
-func (s *Set) Modules() (names []string) {
+// modules returns the names of all modules.
+func (s *moduleSet) modules() (names []string) {
 	for name := range s.code {
 		if !isPackage(name) {
 			names = append(names, name)
@@ -67,7 +66,7 @@ func (s *Set) Modules() (names []string) {
 }
 
 // parts returns a module, and the modules and packages that it refers to, directly or not.
-func (s *Set) parts(module string) []string {
+func (s *moduleSet) parts(module string) []string {
 	all := []string{module}
 	for i := 0; i < len(all); i++ {
 		for name := range s.code {
@@ -80,8 +79,8 @@ func (s *Set) parts(module string) []string {
 	return all
 }
 
-// Files returns the files of a module and of what it refers to. Packages come first.
-func (s *Set) Files(module string) (files []string) {
+// files returns the files of a module and of what it refers to. Packages come first.
+func (s *moduleSet) files(module string) (files []string) {
 	for _, packages := range []bool{true, false} {
 		for _, name := range s.parts(module) {
 			if isPackage(name) == packages {
@@ -92,10 +91,10 @@ func (s *Set) Files(module string) (files []string) {
 	return files
 }
 
-// Fingerprint identifies the circuit of a module: the code of the module and of those that it
+// fingerprint identifies the circuit of a module: the code of the module and of those that it
 // refers to, and the constants that they use of packages. Comments and formatting do not
 // count, and neither do constants that no one of them uses.
-func (s *Set) Fingerprint(module string) string {
+func (s *moduleSet) fingerprint(module string) string {
 	h := sha256.New()
 	for _, name := range s.parts(module) {
 		if isPackage(name) {

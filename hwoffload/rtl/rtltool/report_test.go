@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/modules"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -27,14 +26,14 @@ func TestCommittedReport(t *testing.T) {
 	if version == nil {
 		t.Fatal("docs/card-rtl.txt has no version of yosys: run `make rtl-report`")
 	}
-	sources, err := modules.Read("..")
+	sources, err := readModules("..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := parse(string(text), string(version[1]))
-	for _, m := range sources.Modules() {
+	for _, m := range sources.modules() {
 		r, ok := rows[m]
-		if !ok || r.fingerprint != sources.Fingerprint(m) && !ofDefinition[m] {
+		if !ok || r.fingerprint != sources.fingerprint(m) && !ofDefinition[m] {
 			t.Errorf("docs/card-rtl.txt is older than module %s: run `make rtl-report` and commit it", m)
 		}
 		delete(rows, m)
@@ -47,16 +46,16 @@ func TestCommittedReport(t *testing.T) {
 const counter = "module counter (input logic clk, output logic [7:0] n);\n  always_ff @(posedge clk) n <= n + 8'd1;\nendmodule\n"
 
 // A report is made by yosys, and a second one keeps the rows of modules that are unchanged.
-func TestRun(t *testing.T) {
+func TestReport(t *testing.T) {
 	require.Command(t, "yosys")
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, "counter.sv"), filepath.Join(dir, "report.txt")
-	report := func(text string) map[string]row {
+	reported := func(text string) map[string]row {
 		t.Helper()
 		if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := run(t.Context(), dir, out, false); err != nil {
+		if err := report(t.Context(), dir, out, false); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(out)
@@ -70,11 +69,11 @@ func TestRun(t *testing.T) {
 		return parse(string(got), version)
 	}
 	flipflops := func(r row) int { return r.counts[kindOf("FDRE")] }
-	first := report(counter)["counter"]
+	first := reported(counter)["counter"]
 	if flipflops(first) != 8 || first.counts[kindOf("LUT2")]+first.counts[kindOf("CARRY8")] == 0 {
 		t.Errorf("a counter of 8 bits: %+v", first)
 	}
-	if wide := report(strings.ReplaceAll(strings.ReplaceAll(counter, "7:0", "15:0"), "8'd1", "16'd1"))["counter"]; flipflops(wide) != 16 {
+	if wide := reported(strings.ReplaceAll(strings.ReplaceAll(counter, "7:0", "15:0"), "8'd1", "16'd1"))["counter"]; flipflops(wide) != 16 {
 		t.Errorf("a counter of 16 bits: %+v", wide)
 	}
 	text, err := os.ReadFile(out)
@@ -85,10 +84,10 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(out, []byte(marked), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if kept := report(strings.ReplaceAll(strings.ReplaceAll(counter, "7:0", "15:0"), "8'd1", "16'd1") + "// the end\n")["counter"]; flipflops(kept) != 99 {
+	if kept := reported(strings.ReplaceAll(strings.ReplaceAll(counter, "7:0", "15:0"), "8'd1", "16'd1") + "// the end\n")["counter"]; flipflops(kept) != 99 {
 		t.Errorf("the module has not changed, and its row has: %+v", kept)
 	}
-	if err := run(t.Context(), t.TempDir(), out, false); err == nil {
+	if err := report(t.Context(), t.TempDir(), out, false); err == nil {
 		t.Error("a folder without sources gives a report")
 	}
 }

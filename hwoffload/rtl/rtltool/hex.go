@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command vechex reads a vector file and prints it as words of 64 bits for $readmemh.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/softroce/softroce-xdp/hwoffload/vectors"
 )
 
-func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: vechex FILE.vec > FILE.hex")
-		os.Exit(2)
+// hexCommand reads a vector file and prints it as words of 64 bits for $readmemh.
+func hexCommand(_ context.Context, args []string) error {
+	if len(args) != 1 {
+		return errUsage{}
 	}
-	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "vechex:", err)
-		os.Exit(1)
-	}
-}
-
-func run(name string) error {
+	name := args[0]
 	in, err := os.Open(name)
 	if err != nil {
 		return err

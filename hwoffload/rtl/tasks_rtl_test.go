@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sim_test
+package rtl_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -130,5 +130,5 @@ func benchmarkTask(b *testing.B, n int) {
 	}
 	done, _, busy := c.counters()
 	b.ReportMetric(float64(cycles)/float64(b.N), "cycles/task")
-	b.ReportMetric(float64(busy.Nanoseconds())*sim.ClockHz/1e9/float64(done), "core-cycles/task")
+	b.ReportMetric(float64(busy.Nanoseconds())*rtl.ClockHz/1e9/float64(done), "core-cycles/task")
 }
