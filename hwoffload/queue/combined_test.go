@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/queue"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
@@ -127,7 +127,7 @@ func allTogether(t *testing.T, seed uint64) {
 	const rounds = 12
 	for round := range rounds {
 		if s := c.side[rng.IntN(3)]; rng.IntN(2) == 0 {
-			c.must(credit.Disable(s.card))
+			c.must(driver.DisablePreCredit(s.card))
 			if rng.IntN(2) == 0 {
 				c.after(creditDelay)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -57,7 +57,7 @@ func newBottleneck(t testing.TB, rate uint64) *bottleneck {
 // agent has the policy loop of the agent decide on the rates of card a.
 func (x *bottleneck) agent() {
 	x.t.Helper()
-	tab, err := table.New(x.a.card)
+	tab, err := driver.NewTable(x.a.card)
 	if err != nil {
 		x.t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -45,7 +45,7 @@ func TestPreCreditOff(t *testing.T) {
 		},
 		"disabled again": func(w *world) {
 			w.side[0].enable(creditConfig(creditBudget))
-			if err := credit.Disable(w.side[0].card); err != nil {
+			if err := driver.DisablePreCredit(w.side[0].card); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -122,12 +122,12 @@ func TestPreCreditDisable(t *testing.T) {
 	w.after(4 * creditDelay)
 	a.send(paceBytes)
 	w.after(creditDelay)
-	if err := credit.Disable(b.card); err != nil {
+	if err := driver.DisablePreCredit(b.card); err != nil {
 		t.Fatal(err)
 	}
 	a.poll(1)
 	w.after(10 * creditDelay)
-	if on, err := credit.Active(b.card); on || err != nil || len(b.senders().List) != 0 || b.credits().GrantsSent() < 2 {
+	if on, err := driver.PreCreditActive(b.card); on || err != nil || len(b.senders().List) != 0 || b.credits().GrantsSent() < 2 {
 		t.Errorf("active %v (%v), list %+v, %d grants", on, err, b.senders(), b.credits().GrantsSent())
 	}
 	used := a.credits().Used()

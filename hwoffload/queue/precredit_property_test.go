@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/creditwire"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -22,7 +22,7 @@ type given struct{ epoch, limit, sent, void uint32 }
 // observer adds up the pre-credit of all pairs of nodes from the frames that enter the network.
 type observer struct {
 	w        *world
-	config   credit.Config
+	config   driver.PreCredit
 	accounts map[[2]byte]*given // by receiver and sender
 	flying   []creditEvent      // data on pre-credit that was not lost, of the last creditDelay
 	most     uint32             // ever outstanding at one receiver

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -24,8 +24,8 @@ const (
 )
 
 // creditConfig are parameters for shares of a whole RTT.
-func creditConfig(budget uint32) credit.Config {
-	return credit.Plan(creditLink, creditRTT, budget, creditPacket)
+func creditConfig(budget uint32) driver.PreCredit {
+	return driver.PlanPreCredit(creditLink, creditRTT, budget, creditPacket)
 }
 
 // newCreditNodes makes n nodes that understand the option and pre-credit. Tokens differ for each
@@ -47,9 +47,9 @@ func newCreditNodes(t testing.TB, n int) *world {
 	return w
 }
 
-func (s *side) enable(config credit.Config) {
+func (s *side) enable(config driver.PreCredit) {
 	s.w.t.Helper()
-	if err := credit.Enable(s.card, config, 1); err != nil {
+	if err := driver.EnablePreCredit(s.card, config, 1); err != nil {
 		s.w.t.Fatal(err)
 	}
 }
@@ -57,9 +57,9 @@ func (s *side) enable(config credit.Config) {
 func (s *side) credits() regs.Precredit { return regs.PrecreditOf(s.card) }
 
 // senders is the list in the registers.
-func (s *side) senders() credit.Senders {
+func (s *side) senders() driver.Senders {
 	s.w.t.Helper()
-	list, err := credit.ReadSenders(s.card)
+	list, err := driver.ReadSenders(s.card)
 	if err != nil {
 		s.w.t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/internal/devtest"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
@@ -226,14 +226,14 @@ func TestPreCreditIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := credit.Plan(100e9, 10_000, 1<<20, 4096)
-	if err := credit.Enable(c, plan, 1); !errors.Is(err, credit.ErrMissing) {
-		t.Errorf("%v, want %v", err, credit.ErrMissing)
+	plan := driver.PlanPreCredit(100e9, 10_000, 1<<20, 4096)
+	if err := driver.EnablePreCredit(c, plan, 1); !errors.Is(err, driver.ErrPreCreditMissing) {
+		t.Errorf("%v, want %v", err, driver.ErrPreCreditMissing)
 	}
-	if got, err := credit.Read(c); got != plan || err != nil {
+	if got, err := driver.ReadPreCredit(c); got != plan || err != nil {
 		t.Errorf("%+v (%v), want %+v", got, err, plan)
 	}
-	if s, err := credit.ReadSenders(c); len(s.List) != 0 || err != nil {
+	if s, err := driver.ReadSenders(c); len(s.List) != 0 || err != nil {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package table_test
+package driver_test
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
@@ -49,13 +49,13 @@ func benchmarkEvaluate(b *testing.B, socket bool, active int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	tab, err := table.New(c)
+	tab, err := driver.NewTable(c)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var list []table.Node
+	var list []driver.Node
 	for i := range max(active, 1) {
-		list = append(list, table.Node{Number: uint32(i + 1), Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})})
+		list = append(list, driver.Node{Number: uint32(i + 1), Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})})
 		regs.DestOf(m, i).SetRxToken(token)
 	}
 	if err := tab.SetNodes(0, list); err != nil {

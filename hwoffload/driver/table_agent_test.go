@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package table_test
+package driver_test
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader/agent"
 )
 
-func options(tab *table.Table) agent.CardOptions {
+func options(tab *driver.Table) agent.CardOptions {
 	return agent.CardOptions{
 		Ports: []agent.CardPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler),
 		Ready: func() {}, Beat: func() {},
@@ -28,8 +28,8 @@ func options(tab *table.Table) agent.CardOptions {
 // had keeps its rate, and a node that is added later is noticed.
 func TestNewEntries(t *testing.T) {
 	m := card.New()
-	tab := open(t, m)
-	list := []table.Node{{1, addr(1), 0}, {2, addr(2), 0}, {3, addr(3), 0}, {4, addr(4), 1}}
+	tab := openTable(t, m)
+	list := []driver.Node{{1, addr(1), 0}, {2, addr(2), 0}, {3, addr(3), 0}, {4, addr(4), 1}}
 	if err := tab.SetNodes(1, list); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestNewEntries(t *testing.T) {
 	if d := regs.DestOf(m, 0); d.Node() != 0 || d.RateBps() != 0 {
 		t.Errorf("the entry of this node has number %d and rate %d", d.Node(), d.RateBps())
 	}
-	if err := open(t, m).SetNodes(1, append(list, table.Node{Number: 9, Addr: addr(9), Port: 1})); err != nil {
+	if err := openTable(t, m).SetNodes(1, append(list, driver.Node{Number: 9, Addr: addr(9), Port: 1})); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Follow(); err != nil {
@@ -73,8 +73,8 @@ func TestNewEntries(t *testing.T) {
 // Parameters that do not fit together end the agent, and say where they are.
 func TestBadParams(t *testing.T) {
 	m := card.New()
-	tab := open(t, m)
-	if err := tab.SetNodes(1, []table.Node{{2, addr(2), 0}}); err != nil {
+	tab := openTable(t, m)
+	if err := tab.SetNodes(1, []driver.Node{{2, addr(2), 0}}); err != nil {
 		t.Fatal(err)
 	}
 	a, err := agent.NewCardAgent(tab, options(tab))
@@ -95,7 +95,7 @@ func TestBadParams(t *testing.T) {
 func TestRunCardEnds(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		m := card.New()
-		tab := open(t, m)
+		tab := openTable(t, m)
 		ctx, stop := context.WithCancel(t.Context())
 		o, beats := options(tab), 0
 		o.Beat = func() {

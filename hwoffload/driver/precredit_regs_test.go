@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package credit_test
+package driver_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 )
 
@@ -28,7 +28,7 @@ func (d *device) R32(addr uint64) uint32 {
 	return v
 }
 
-func open(t *testing.T, r32 func(addr uint64, v uint32) uint32) *hwoffload.Card {
+func openPreCredit(t *testing.T, r32 func(addr uint64, v uint32) uint32) *hwoffload.Card {
 	t.Helper()
 	c, err := hwoffload.Open(&device{card.New(), r32})
 	if err != nil {
@@ -37,10 +37,10 @@ func open(t *testing.T, r32 func(addr uint64, v uint32) uint32) *hwoffload.Card 
 	return c
 }
 
-// What Enable writes, Read reads, each parameter by itself.
+// What EnablePreCredit writes, ReadPreCredit reads, each parameter by itself.
 func TestParameters(t *testing.T) {
-	c := open(t, nil)
-	base := credit.Plan(100e9, 10_000, 1<<20, 4096)
+	c := openPreCredit(t, nil)
+	base := driver.PlanPreCredit(100e9, 10_000, 1<<20, 4096)
 	for i, change := range []func(p *precredit.Params, s *precredit.SenderParams){
 		func(p *precredit.Params, s *precredit.SenderParams) {},
 		func(p *precredit.Params, s *precredit.SenderParams) { p.BufferBytes = 1 << 29 },
@@ -60,11 +60,11 @@ func TestParameters(t *testing.T) {
 	} {
 		want := base
 		change(&want.Receiver, &want.Sender)
-		if err := credit.Enable(c, want, 0); err != nil {
+		if err := driver.EnablePreCredit(c, want, 0); err != nil {
 			t.Fatal(i, err)
 		}
-		got, err := credit.Read(c)
-		if on, _ := credit.Active(c); got != want || err != nil || !on {
+		got, err := driver.ReadPreCredit(c)
+		if on, _ := driver.PreCreditActive(c); got != want || err != nil || !on {
 			t.Errorf("%d: %+v (%v), active %v, want %+v", i, got, err, on, want)
 		}
 	}
@@ -73,50 +73,50 @@ func TestParameters(t *testing.T) {
 // Errors say what is wrong, and nothing runs without end.
 func TestErrors(t *testing.T) {
 	const at = regs.PrecreditBase
-	plan := credit.Plan(100e9, 10_000, 1<<20, 4096)
+	plan := driver.PlanPreCredit(100e9, 10_000, 1<<20, 4096)
 	bad := plan
 	bad.Sender.LinkBps = 0
-	if err := credit.Enable(open(t, nil), bad, 0); err == nil || !strings.Contains(err.Error(), "link is 0") {
+	if err := driver.EnablePreCredit(openPreCredit(t, nil), bad, 0); err == nil || !strings.Contains(err.Error(), "link is 0") {
 		t.Errorf("no link: %v", err)
 	}
 	bad = plan
 	bad.Receiver.ShareBytes = 1 << 21
-	if err := credit.Enable(open(t, nil), bad, 0); err == nil || !strings.Contains(err.Error(), "share is 2097152") {
+	if err := driver.EnablePreCredit(openPreCredit(t, nil), bad, 0); err == nil || !strings.Contains(err.Error(), "share is 2097152") {
 		t.Errorf("share: %v", err)
 	}
-	registersOnly := open(t, func(addr uint64, v uint32) uint32 {
+	registersOnly := openPreCredit(t, func(addr uint64, v uint32) uint32 {
 		if addr == at+regs.PrecreditStatusOffset {
 			return 0
 		}
 		return v
 	})
-	if err := credit.Enable(registersOnly, plan, 0); !errors.Is(err, credit.ErrMissing) {
+	if err := driver.EnablePreCredit(registersOnly, plan, 0); !errors.Is(err, driver.ErrPreCreditMissing) {
 		t.Errorf("a card that has the registers only: %v", err)
 	}
 	reads := uint32(0)
-	restless := open(t, func(addr uint64, v uint32) uint32 {
+	restless := openPreCredit(t, func(addr uint64, v uint32) uint32 {
 		if addr == at+regs.PrecreditListChangesOffset {
 			reads++
 			return reads
 		}
 		return v
 	})
-	if _, err := credit.ReadSenders(restless); !errors.Is(err, credit.ErrBusy) {
+	if _, err := driver.ReadSenders(restless); !errors.Is(err, driver.ErrSendersBusy) {
 		t.Errorf("a list that never rests: %v", err)
 	}
-	wrong := open(t, func(addr uint64, v uint32) uint32 {
+	wrong := openPreCredit(t, func(addr uint64, v uint32) uint32 {
 		if addr == at+regs.PrecreditSendersOffset {
 			return ^uint32(0)
 		}
 		return v
 	})
-	if _, err := credit.ReadSenders(wrong); err == nil || !strings.Contains(err.Error(), "4294967295 senders") {
+	if _, err := driver.ReadSenders(wrong); err == nil || !strings.Contains(err.Error(), "4294967295 senders") {
 		t.Errorf("a list that is too long: %v", err)
 	}
-	dead := open(t, nil)
+	dead := openPreCredit(t, nil)
 	dead.R32(3) // an address that is not aligned: the device fails
-	_, err := credit.ReadSenders(dead)
-	if err2 := credit.Enable(dead, plan, 0); err == nil || err2 == nil || credit.Disable(dead) == nil {
+	_, err := driver.ReadSenders(dead)
+	if err2 := driver.EnablePreCredit(dead, plan, 0); err == nil || err2 == nil || driver.DisablePreCredit(dead) == nil {
 		t.Errorf("a device that failed: %v, %v", err, err2)
 	}
 }
@@ -144,7 +144,7 @@ func TestReadAgain(t *testing.T) {
 	m.Put(at+regs.PrecreditListNodeOffset, 4)
 	m.Put(at+regs.PrecreditListShareOffset, 1000)
 	m.Put(at+regs.PrecreditListOutstandingOffset, 10)
-	s, err := credit.ReadSenders(c)
+	s, err := driver.ReadSenders(c)
 	if err != nil || len(s.List) != 1 || s.List[0] != (precredit.Entry{ID: 5, Share: 1000, Outstanding: 10}) {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package table_test
+package driver_test
 
 import (
 	"log/slog"
@@ -9,9 +9,9 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/testenv/lab/fluid"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -45,8 +45,8 @@ func TestBottleneckRTL(t *testing.T) {
 func testBottleneck(t *testing.T, m fluid.Card, setClock func(now uint64), ticks int) {
 	now := uint64(time.Hour)
 	setClock(now)
-	tab := open(t, m)
-	if err := tab.SetNodes(1, []table.Node{{1, addr(1), 0}, {2, addr(2), 0}, {3, addr(3), 1}}); err != nil {
+	tab := openTable(t, m)
+	if err := tab.SetNodes(1, []driver.Node{{1, addr(1), 0}, {2, addr(2), 0}, {3, addr(3), 1}}); err != nil {
 		t.Fatal(err)
 	}
 	params := fourcase.DefaultParams(100e9)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package table_test
+package driver_test
 
 import (
 	"testing"
@@ -10,9 +10,9 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/hwoffload/vectors"
 	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -25,9 +25,9 @@ func agentOver(t *testing.T, d hwoffload.Device, v *vectors.Vector) *agent.CardA
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab, err := table.New(c)
+	tab, err := driver.NewTable(c)
 	if err == nil {
-		err = tab.SetNodes(0, []table.Node{{1, addr(1), 0}})
+		err = tab.SetNodes(0, []driver.Node{{1, addr(1), 0}})
 	}
 	if err == nil {
 		err = tab.SetParams(*bpf.ParamsFrom(&v.Params))

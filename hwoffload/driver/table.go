@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package table is the destination table of a card (S1.2), as the commands and the agent's
-// policy loop use it. It works on any hwoffload.Device: a PCI BAR, a simulator, or the model.
-//
-// Entries are numbered: element i of the table belongs to node i + 1, whose address is in block
-// nodes. A card has several ports, and destinations behind different ports share no link, so
-// the policy loop works on the part of the table that belongs to a Port.
-package table
+package driver
 
 import (
 	"fmt"
@@ -27,8 +21,12 @@ type Node struct {
 	Port   uint32 // 0 to regs.PortsCount-1
 }
 
-// Table is the destination table of a card. Methods are for one goroutine. Each returns the
-// first failure of the card, if it has had one.
+// Table is the destination table of a card (S1.2), as the commands and the agent's policy loop use
+// it. Methods are for one goroutine. Each returns the first failure of the card, if it has had one.
+//
+// Entries are numbered: element i of the table belongs to node i + 1, whose address is in block
+// nodes. A card has several ports, and destinations behind different ports share no link, so
+// the policy loop works on the part of the table that belongs to a TablePort.
 type Table struct {
 	card    *hwoffload.Card
 	self    uint32
@@ -37,8 +35,8 @@ type Table struct {
 	element map[bpf.DestKey]int
 }
 
-// New returns the table of a card with the nodes that block nodes has now.
-func New(c *hwoffload.Card) (*Table, error) {
+// NewTable returns the table of a card with the nodes that block nodes has now.
+func NewTable(c *hwoffload.Card) (*Table, error) {
 	t := &Table{card: c}
 	return t, t.Refresh()
 }

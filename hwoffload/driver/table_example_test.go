@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package table_test
+package driver_test
 
 import (
 	"fmt"
@@ -8,24 +8,24 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 )
 
 // A model of a card gets two nodes, of which the second is read as a row of the table.
-func Example() {
+func ExampleTable() {
 	m := card.New()
 	c, err := hwoffload.Open(m)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	t, err := table.New(c)
+	t, err := driver.NewTable(c)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	err = t.SetNodes(1, []table.Node{
+	err = t.SetNodes(1, []driver.Node{
 		{Number: 1, Addr: netip.MustParseAddr("10.0.0.1")},
 		{Number: 4, Addr: netip.MustParseAddr("10.0.0.4"), Port: 2},
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package table_test
+package driver_test
 
 import (
 	"errors"
@@ -16,15 +16,15 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader/agent"
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
 var (
-	_ agent.Card     = (*table.Table)(nil)
-	_ agent.CardPort = (*table.Port)(nil)
+	_ agent.Card     = (*driver.Table)(nil)
+	_ agent.CardPort = (*driver.TablePort)(nil)
 )
 
 const token = 41
@@ -33,14 +33,14 @@ func addr(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
 
 func key(n byte) bpf.DestKey { return bpf.KeyOf(addr(n)) }
 
-// open opens the table of a model.
-func open(t testing.TB, m hwoffload.Device) *table.Table {
+// openTable opens the table of a model.
+func openTable(t testing.TB, m hwoffload.Device) *driver.Table {
 	t.Helper()
 	c, err := hwoffload.Open(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab, err := table.New(c)
+	tab, err := driver.NewTable(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,16 +56,16 @@ func feedback(t1, tx, rx uint64) (*card.Packet, uint64) {
 // Nodes are written and read back, with IPv4 and IPv6, and are removed.
 func TestNodes(t *testing.T) {
 	m := card.New()
-	tab := open(t, m)
+	tab := openTable(t, m)
 	if len(tab.Nodes()) != 0 || tab.Self() != 0 {
 		t.Fatalf("a card after reset has nodes %v", tab.Nodes())
 	}
 	v6 := netip.MustParseAddr("fd00::9")
-	list := []table.Node{{1, addr(1), 0}, {4, addr(4), 0}, {table.MaxNode, v6, 3}}
+	list := []driver.Node{{1, addr(1), 0}, {4, addr(4), 0}, {driver.MaxNode, v6, 3}}
 	if err := tab.SetNodes(1, list); err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []*table.Table{tab, open(t, m)} {
+	for _, x := range []*driver.Table{tab, openTable(t, m)} {
 		if diff := cmp.Diff(list[1:], x.Nodes(), cmpopts.EquateComparable(netip.Addr{})); diff != "" || x.Self() != 1 {
 			t.Errorf("self %d (-want +got):\n%s", x.Self(), diff)
 		}
@@ -81,18 +81,18 @@ func TestNodes(t *testing.T) {
 func TestBadNodes(t *testing.T) {
 	for want, c := range map[string]struct {
 		self uint32
-		list []table.Node
+		list []driver.Node
 	}{
 		"node number 1025 of this node":     {1025, nil},
-		"numbers from 1 to 1024":            {1, []table.Node{{0, addr(1), 0}}},
-		"node number 1025: a card":          {1, []table.Node{{1025, addr(1), 0}}},
-		"a card has ports 0 to 3":           {1, []table.Node{{2, addr(1), 4}}},
-		"node 2 has no address":             {1, []table.Node{{Number: 2}}},
-		"node number 2 is there twice":      {1, []table.Node{{2, addr(1), 0}, {2, addr(2), 0}}},
-		"nodes 2 and 3 have the same addre": {1, []table.Node{{2, addr(1), 0}, {3, addr(1), 0}}},
+		"numbers from 1 to 1024":            {1, []driver.Node{{0, addr(1), 0}}},
+		"node number 1025: a card":          {1, []driver.Node{{1025, addr(1), 0}}},
+		"a card has ports 0 to 3":           {1, []driver.Node{{2, addr(1), 4}}},
+		"node 2 has no address":             {1, []driver.Node{{Number: 2}}},
+		"node number 2 is there twice":      {1, []driver.Node{{2, addr(1), 0}, {2, addr(2), 0}}},
+		"nodes 2 and 3 have the same addre": {1, []driver.Node{{2, addr(1), 0}, {3, addr(1), 0}}},
 	} {
 		m := card.New()
-		if err := open(t, m).SetNodes(c.self, c.list); err == nil || !strings.Contains(err.Error(), want) {
+		if err := openTable(t, m).SetNodes(c.self, c.list); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 		if regs.NodesOf(m).Self() != 0 || regs.NodesOf(m).Node(1) != 0 {
@@ -102,7 +102,7 @@ func TestBadNodes(t *testing.T) {
 }
 
 func TestParams(t *testing.T) {
-	tab := open(t, card.New())
+	tab := openTable(t, card.New())
 	p, err := tab.Params()
 	if err != nil || *bpf.ParamsAs[fourcase.Params](&p) != fourcase.DefaultParams(100e9) {
 		t.Fatalf("%+v, %v", p, err)
@@ -120,11 +120,11 @@ func TestParams(t *testing.T) {
 // A port collects its own active entries, each once, also where there are more than slots.
 func TestCollect(t *testing.T) {
 	m := card.New()
-	tab := open(t, m)
-	var list []table.Node
+	tab := openTable(t, m)
+	var list []driver.Node
 	const nodes = 300
 	for i := range nodes {
-		list = append(list, table.Node{Number: uint32(i + 1), Addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), Port: uint32(i % 2)})
+		list = append(list, driver.Node{Number: uint32(i + 1), Addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), Port: uint32(i % 2)})
 	}
 	if err := tab.SetNodes(0, list); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestCollect(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, slot := range p.Slots()[:n] {
-					i := slices.IndexFunc(list, func(x table.Node) bool { return bpf.KeyOf(x.Addr) == slot.Key })
+					i := slices.IndexFunc(list, func(x driver.Node) bool { return bpf.KeyOf(x.Addr) == slot.Key })
 					if slot.Found != 1 || i < 0 || slot.Regs.RxPackets == 0 || slot.Regs.RxPackets != regs.DestOf(m, i).RxPackets() {
 						t.Fatalf("slot %v: element %d, %d packets", slot.Key, i, slot.Regs.RxPackets)
 					}
@@ -168,8 +168,8 @@ func TestCollect(t *testing.T) {
 // Apply writes what each slot names, by the key of the slot.
 func TestApply(t *testing.T) {
 	m := card.NewAt(func() uint64 { return 77 })
-	tab := open(t, m)
-	if err := tab.SetNodes(0, []table.Node{{3, addr(3), 0}, {9, addr(9), 0}}); err != nil {
+	tab := openTable(t, m)
+	if err := tab.SetNodes(0, []driver.Node{{3, addr(3), 0}, {9, addr(9), 0}}); err != nil {
 		t.Fatal(err)
 	}
 	p := tab.Port(0)
@@ -216,11 +216,11 @@ func TestFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tab, err := table.New(c)
+		tab, err := driver.NewTable(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tab.SetNodes(0, []table.Node{{3, addr(3), 0}}); err != nil {
+		if err := tab.SetNodes(0, []driver.Node{{3, addr(3), 0}}); err != nil {
 			t.Fatal(err)
 		}
 		fail(m, &c.Device)

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package credit_test
+package driver_test
 
 import (
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 )
 
 // A card of a 100 Gbit/s network grants up to 1 MB, a bandwidth-delay product to each node.
-func Example() {
+func ExampleReadSenders() {
 	c, err := hwoffload.Open(card.New())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	if err := credit.Enable(c, credit.Plan(100e9, 12_000, 1_000_000, 4096), 0); err != nil {
+	if err := driver.EnablePreCredit(c, driver.PlanPreCredit(100e9, 12_000, 1_000_000, 4096), 0); err != nil {
 		fmt.Println(err)
 		return
 	}
-	s, err := credit.ReadSenders(c)
+	s, err := driver.ReadSenders(c)
 	fmt.Println(len(s.List), "senders,", s.Free, "bytes free,", err)
 	// Output: 0 senders, 1000000 bytes free, <nil>
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package table
+package driver
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 )
 
-// Port is the part of the table whose nodes are behind one port of the card. It carries
+// TablePort is the part of the table whose nodes are behind one port of the card. It carries
 // registers between the card and the policy loop by the calls of the card, and is a
 // policyloop.Table. Methods are for the goroutine of the Table.
-type Port struct {
+type TablePort struct {
 	t      *Table
 	number uint32
 	slots  []bpf.AgentSlot
@@ -22,19 +22,19 @@ type Port struct {
 }
 
 // Port returns the part of the table behind a port, 0 to regs.PortsCount-1.
-func (t *Table) Port(number uint32) *Port {
-	return &Port{t: t, number: number, slots: make([]bpf.AgentSlot, bpf.AgentSlots)}
+func (t *Table) Port(number uint32) *TablePort {
+	return &TablePort{t: t, number: number, slots: make([]bpf.AgentSlot, bpf.AgentSlots)}
 }
 
 // Link returns the speed of the port in bit/s and its MTU in bytes of IP.
-func (p *Port) Link() (bps uint64, mtu uint32, err error) {
+func (p *TablePort) Link() (bps uint64, mtu uint32, err error) {
 	port := regs.PortsOf(p.t.card, int(p.number))
 	bps, mtu = uint64(port.SpeedMbps())*1e6, port.Mtu().Bytes()
 	return bps, mtu, p.t.card.Err()
 }
 
 // Dests returns the number of the nodes behind the port, without this node.
-func (p *Port) Dests() (n int) {
+func (p *TablePort) Dests() (n int) {
 	for _, node := range p.t.nodes {
 		if node.Port == p.number && node.Number != p.t.self {
 			n++
@@ -45,7 +45,7 @@ func (p *Port) Dests() (n int) {
 
 // Fresh returns the nodes behind the port whose entries no agent had yet, by their keys. It
 // prepares the entries: they have no sample.
-func (p *Port) Fresh() (map[bpf.DestKey]uint32, error) {
+func (p *TablePort) Fresh() (map[bpf.DestKey]uint32, error) {
 	fresh := map[bpf.DestKey]uint32{}
 	for _, node := range p.t.Nodes() {
 		d := regs.DestOf(p.t.card, int(node.Number-1))
@@ -61,14 +61,14 @@ func (p *Port) Fresh() (map[bpf.DestKey]uint32, error) {
 }
 
 // Number returns the number of the port.
-func (p *Port) Number() uint32 { return p.number }
+func (p *TablePort) Number() uint32 { return p.number }
 
 // Slots returns the slots.
-func (p *Port) Slots() []bpf.AgentSlot { return p.slots }
+func (p *TablePort) Slots() []bpf.AgentSlot { return p.slots }
 
 // Collect takes active entries in the order of their elements, each at most once until it
 // returns fewer than there are slots.
-func (p *Port) Collect() (n int, err error) {
+func (p *TablePort) Collect() (n int, err error) {
 	calls := regs.CallsOf(p.t.card)
 	for n < len(p.slots) && p.next < regs.DestCount {
 		word := p.next / 32
@@ -89,7 +89,7 @@ func (p *Port) Collect() (n int, err error) {
 }
 
 // collect takes one entry.
-func (p *Port) collect(i int, slot *bpf.AgentSlot) bool {
+func (p *TablePort) collect(i int, slot *bpf.AgentSlot) bool {
 	calls := regs.CallsOf(p.t.card)
 	calls.SetCollect(regs.CallsCollect(0).WithCollectElement(uint32(i)).WithCollectStart(true))
 	if !calls.Result().Done() {
@@ -101,7 +101,7 @@ func (p *Port) collect(i int, slot *bpf.AgentSlot) bool {
 }
 
 // Read puts a snapshot of the entries of the first n slots' keys into the slots.
-func (p *Port) Read(n int) error {
+func (p *TablePort) Read(n int) error {
 	for i := range n {
 		slot := &p.slots[i]
 		found, err := p.Lookup(slot.Key, &slot.Regs)
@@ -117,7 +117,7 @@ func (p *Port) Read(n int) error {
 }
 
 // Lookup reads the registers of a destination.
-func (p *Port) Lookup(key bpf.DestKey, d *bpf.DestRegs) (bool, error) {
+func (p *TablePort) Lookup(key bpf.DestKey, d *bpf.DestRegs) (bool, error) {
 	i, ok := p.t.element[key]
 	if ok {
 		p.t.read(i, d)
@@ -145,7 +145,7 @@ func wordsAt(fields ...uintptr) (words []int) {
 }
 
 // Apply writes, for the first n slots, the registers that their Op names.
-func (p *Port) Apply(n int) error {
+func (p *TablePort) Apply(n int) error {
 	calls := regs.CallsOf(p.t.card)
 	for i := range n {
 		slot := &p.slots[i]

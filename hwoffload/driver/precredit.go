@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package credit drives pre-credit (S5) of a card: it writes the parameters to block precredit,
-// and reads the list of senders (S5.2) and the counters from it.
-package credit
+package driver
 
 import (
 	"errors"
@@ -14,17 +12,17 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 )
 
-// Config are the parameters of a card: what it grants, and how it uses what it is granted.
-type Config struct {
+// PreCredit are the parameters of pre-credit (S5) of a card: what it grants, and how it uses what it is granted.
+type PreCredit struct {
 	Receiver precredit.Params
 	Sender   precredit.SenderParams
 }
 
-// Plan gives parameters for a card behind a link of linkBps bits per second whose nodes are rttNs
+// PlanPreCredit gives parameters for a card behind a link of linkBps bits per second whose nodes are rttNs
 // away. budget is what all of them together may send unasked, packet the payload of a full packet,
 // both in bytes.
-func Plan(linkBps uint64, rttNs int64, budget, packet uint32) Config {
-	return Config{
+func PlanPreCredit(linkBps uint64, rttNs int64, budget, packet uint32) PreCredit {
+	return PreCredit{
 		Receiver: precredit.Plan(linkBps, rttNs, budget, packet, 0),
 		Sender: precredit.SenderParams{
 			LinkBps: linkBps, RTTNs: rttNs, BDPBytes: precredit.BDP(linkBps, rttNs), MaxWaitNs: 100 * rttNs,
@@ -34,21 +32,21 @@ func Plan(linkBps uint64, rttNs int64, budget, packet uint32) Config {
 }
 
 // Validate returns an error that says what is wrong with the parameters, and what to do.
-func (c *Config) Validate() error {
+func (c *PreCredit) Validate() error {
 	if err := c.Receiver.Validate(); err != nil {
 		return err
 	}
 	return c.Sender.Validate()
 }
 
-// ErrMissing is returned by Enable if the card does not use pre-credit although the parameters are
+// ErrPreCreditMissing is returned by EnablePreCredit if the card does not use pre-credit although the parameters are
 // valid.
-var ErrMissing = errors.New("the card has the registers of pre-credit, but does not use it: use another build of the card")
+var ErrPreCreditMissing = errors.New("the card has the registers of pre-credit, but does not use it: use another build of the card")
 
-// Enable has a card use pre-credit with these parameters, also if it uses others already. epoch
+// EnablePreCredit has a card use pre-credit with these parameters, also if it uses others already. epoch
 // numbers the accounts of its senders: it must be beyond those before the card's last reset, as
 // the Unix time in seconds is. 0 is that time.
-func Enable(c *hwoffload.Card, config Config, epoch uint32) error {
+func EnablePreCredit(c *hwoffload.Card, config PreCredit, epoch uint32) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
@@ -78,30 +76,30 @@ func Enable(c *hwoffload.Card, config Config, epoch uint32) error {
 		return err
 	}
 	if !active {
-		return ErrMissing
+		return ErrPreCreditMissing
 	}
 	return nil
 }
 
-// Disable has a card not use pre-credit. It gives back what it has not used, and recalls what it
+// DisablePreCredit has a card not use pre-credit. It gives back what it has not used, and recalls what it
 // granted.
-func Disable(c *hwoffload.Card) error {
+func DisablePreCredit(c *hwoffload.Card) error {
 	e := regs.PrecreditOf(c)
 	e.SetControl(0)
 	_ = e.Status() // the write has arrived
 	return c.Err()
 }
 
-// Active reports whether a card uses pre-credit.
-func Active(c *hwoffload.Card) (bool, error) {
+// PreCreditActive reports whether a card uses pre-credit.
+func PreCreditActive(c *hwoffload.Card) (bool, error) {
 	active := regs.PrecreditOf(c).Status().Active()
 	return active, c.Err()
 }
 
-// Read reads the parameters of a card.
-func Read(c *hwoffload.Card) (Config, error) {
+// ReadPreCredit reads the parameters of a card.
+func ReadPreCredit(c *hwoffload.Card) (PreCredit, error) {
 	e := regs.PrecreditOf(c)
-	config := Config{
+	config := PreCredit{
 		Receiver: precredit.Params{
 			BufferBytes: e.BudgetBytes(), ShareBytes: e.ShareBytes(), MinBytes: e.LeastBytes(),
 			LifeNs: int64(e.LifeNs()), DelayNs: int64(e.DelayNs()), RetryNs: int64(e.RetryNs()),
@@ -125,8 +123,8 @@ type Senders struct {
 // tries is how often ReadSenders reads a list that changes meanwhile.
 const tries = 100
 
-// ErrBusy is returned by ReadSenders if the list changed each time that it was read.
-var ErrBusy = errors.New("the list of senders changes faster than it can be read: try again, or read it by a faster connection to the card")
+// ErrSendersBusy is returned by ReadSenders if the list changed each time that it was read.
+var ErrSendersBusy = errors.New("the list of senders changes faster than it can be read: try again, or read it by a faster connection to the card")
 
 // ReadSenders reads the list, as it was at one moment. One goroutine at a time may do so, since the
 // card shows a part of the list that the reader selects.
@@ -159,5 +157,5 @@ func ReadSenders(c *hwoffload.Card) (s Senders, err error) {
 			return s, nil
 		}
 	}
-	return Senders{}, fmt.Errorf("card: %w", ErrBusy)
+	return Senders{}, fmt.Errorf("card: %w", ErrSendersBusy)
 }
