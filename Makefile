@@ -54,7 +54,7 @@ lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 
 .PHONY: card-bulk
 card-bulk: ## two models of the card exchange 1 GB in each direction, and the model's goodput is compared with the engine's
-	$(GO) test -count=1 -v -timeout 30m ./hwoffload/queue -run TestBulk -bench Goodput -args -card.mb=1024
+	$(GO) test -count=1 -v -timeout 30m ./hwoffload/driver -run TestBulk -bench Goodput -args -card.mb=1024
 
 .PHONY: check-unit
 check-unit: build ## what systemd says of the unit (systemd-analyze)

@@ -61,7 +61,6 @@ var cleanPackages = []string{
 	"hwoffload/card",
 	"hwoffload/driver",
 	"hwoffload/internal/devtest",
-	"hwoffload/queue",
 	"hwoffload/regs",
 	"hwoffload/regs/gen",
 	"hwoffload/regs/layout",

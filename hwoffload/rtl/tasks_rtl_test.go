@@ -17,7 +17,7 @@ import (
 func TestTasksTogether(t *testing.T) {
 	c := onRTL(t)
 	c.start(8)
-	mr := c.region(c.pd, verbs.AccessLocalWrite)
+	mr := c.region(c.pd.Number(), verbs.AccessLocalWrite)
 	c.rtl.Stall()
 	for i := range regs.TaskCoresReset + 1 {
 		c.submit(crcOf(mr, i, 1000, 2000+4*i))
@@ -47,7 +47,7 @@ func TestTaskLosesRegion(t *testing.T) {
 	for clocks := range uint64(8) {
 		c := onRTL(t)
 		c.start(4)
-		mr, readable := c.region(c.pd, verbs.AccessLocalWrite), c.region(c.pd, 0)
+		mr, readable := c.region(c.pd.Number(), verbs.AccessLocalWrite), c.region(c.pd.Number(), 0)
 		before := noise(rand.New(rand.NewPCG(4, clocks)), dataBytes)
 		c.write(dataBase, before)
 		c.rtl.Stall()
@@ -79,7 +79,7 @@ func TestTaskLosesRegion(t *testing.T) {
 func TestStopWhileStalled(t *testing.T) {
 	c := onRTL(t)
 	c.start(8)
-	mr := c.region(c.pd, verbs.AccessLocalWrite)
+	mr := c.region(c.pd.Number(), verbs.AccessLocalWrite)
 	c.write(dataBase, make([]byte, dataBytes))
 	c.rtl.Stall()
 	for i := range 8 {
@@ -113,7 +113,7 @@ func BenchmarkTask(b *testing.B) {
 func benchmarkTask(b *testing.B, n int) {
 	c := onRTL(b)
 	c.start(2)
-	mr := c.region(c.pd, verbs.AccessLocalWrite)
+	mr := c.region(c.pd.Number(), verbs.AccessLocalWrite)
 	c.rtl.Hold()
 	producer := regs.TaskOf(c.card).CompletionProducer
 	var cycles uint64

@@ -14,7 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/rocev2/task"
@@ -28,10 +28,10 @@ type tasks struct {
 	t    testing.TB
 	ctx  context.Context
 	card *hwoffload.Card
-	d    *queue.Device
+	d    *driver.Device
 	rtl  *rtl.Card // nil: the model
-	pd   uint32
-	ring *queue.Tasks
+	pd   *driver.PD
+	ring *driver.Tasks
 }
 
 // overBoth runs a test over the model, and over the RTL.
@@ -73,11 +73,19 @@ func newTasks(t testing.TB, d hwoffload.Device) *tasks {
 	var err error
 	c.card, err = hwoffload.Open(d)
 	c.must(err)
-	c.d, err = queue.New(c.card, queue.Config{Bytes: 1 << 22})
+	c.d, err = driver.New(c.card, driver.Config{RingBytes: 1 << 22})
 	c.must(err)
-	c.d.AllocPD() // of another process
-	c.pd = c.d.AllocPD()
+	c.domain() // of another process
+	c.pd = c.domain()
 	return c
+}
+
+// domain makes a protection domain.
+func (c *tasks) domain() *driver.PD {
+	c.t.Helper()
+	pd, err := c.d.AllocPD()
+	c.must(err)
+	return pd.(*driver.PD)
 }
 
 func (c *tasks) must(err error) {
@@ -90,7 +98,7 @@ func (c *tasks) must(err error) {
 func (c *tasks) start(entries int) {
 	c.t.Helper()
 	var err error
-	c.ring, err = c.d.StartTasks(c.ctx, c.pd, entries)
+	c.ring, err = c.d.StartTasks(c.ctx, c.pd.Number(), entries)
 	c.must(err)
 }
 
@@ -102,15 +110,15 @@ const (
 )
 
 // region registers the data of the tests.
-func (c *tasks) region(pd uint32, access verbs.Access) *queue.MR {
+func (c *tasks) region(pd uint32, access verbs.Access) *driver.MR {
 	c.t.Helper()
-	mr, err := c.d.RegMR(queue.Spec{PD: pd, Access: access, Addr: dataBase, Len: dataBytes, VA: dataVA})
+	mr, err := c.d.RegMR(driver.Spec{PD: pd, Access: access, Addr: dataBase, Len: dataBytes, VA: dataVA})
 	c.must(err)
 	return mr
 }
 
 // crcOf is a task over n bytes at off of a region, with the result at to.
-func crcOf(mr *queue.MR, off, n, to int) task.Descriptor {
+func crcOf(mr *driver.MR, off, n, to int) task.Descriptor {
 	return task.Descriptor{
 		Kernel:   task.KernelCRC32C,
 		Operands: []task.Operand{{VA: mr.VA() + uint64(off), Length: uint32(n), Key: mr.LKey(), Type: task.Uint8, Shape: task.Shape{uint32(n)}}},
@@ -176,7 +184,7 @@ func noise(r *rand.Rand, n int) []byte {
 
 // scattered registers n pages that do not follow each other, and fills them. It returns the bytes of
 // the region, and where each of them is.
-func (c *tasks) scattered(r *rand.Rand, n int) (mr *queue.MR, data []byte, at func(off int) uint64) {
+func (c *tasks) scattered(r *rand.Rand, n int) (mr *driver.MR, data []byte, at func(off int) uint64) {
 	c.t.Helper()
 	const first, size = 0xffb, 1 << 12
 	var pages []uint64
@@ -190,7 +198,7 @@ func (c *tasks) scattered(r *rand.Rand, n int) (mr *queue.MR, data []byte, at fu
 		c.write(at(off), data[off:off+piece])
 		off += piece
 	}
-	mr, err := c.d.RegMR(queue.Spec{PD: c.pd, Access: verbs.AccessLocalWrite, Pages: pages, PageShift: 12, First: first, Len: uint64(len(data)), VA: 0xfffffffffff00000})
+	mr, err := c.d.RegMR(driver.Spec{PD: c.pd.Number(), Access: verbs.AccessLocalWrite, Pages: pages, PageShift: 12, First: first, Len: uint64(len(data)), VA: 0xfffffffffff00000})
 	c.must(err)
 	return mr, data, at
 }
@@ -255,11 +263,11 @@ func TestTasksRefused(t *testing.T) {
 		c.start(4)
 		before := bytes.Repeat([]byte{3}, dataBytes)
 		c.write(dataBase, before)
-		mr := c.region(c.pd, verbs.AccessLocalWrite)
-		readOnly, other := c.region(c.pd, 0), c.region(c.d.AllocPD(), verbs.AccessLocalWrite)
-		window, err := c.d.AllocMW(c.pd)
+		mr := c.region(c.pd.Number(), verbs.AccessLocalWrite)
+		readOnly, other := c.region(c.pd.Number(), 0), c.region(c.domain().Number(), verbs.AccessLocalWrite)
+		window, err := c.pd.AllocMW()
 		c.must(err)
-		gone := c.region(c.pd, verbs.AccessLocalWrite)
+		gone := c.region(c.pd.Number(), verbs.AccessLocalWrite)
 		c.must(gone.Deregister())
 		for what, x := range map[string]struct {
 			status task.Status
@@ -310,7 +318,7 @@ func TestTasksRefused(t *testing.T) {
 func TestTaskDoorbells(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *tasks) {
 		c.start(4)
-		mr := c.region(c.pd, verbs.AccessLocalWrite)
+		mr := c.region(c.pd.Number(), verbs.AccessLocalWrite)
 		e := regs.TaskOf(c.card)
 		submit := func(v uint32, start bool) {
 			e.SetSubmit(regs.TaskSubmit(0).WithProducer(v).WithSubmitStart(start))
@@ -351,7 +359,7 @@ func TestTaskDoorbells(t *testing.T) {
 func TestTasksStop(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *tasks) {
 		c.start(4)
-		if _, err := c.d.StartTasks(c.ctx, c.pd, 4); !errors.Is(err, verbs.ErrBusy) {
+		if _, err := c.d.StartTasks(c.ctx, c.pd.Number(), 4); !errors.Is(err, verbs.ErrBusy) {
 			t.Errorf("a second start: %v", err)
 		}
 		c.must(c.ring.Stop(c.ctx))
@@ -374,7 +382,7 @@ func TestTasksStop(t *testing.T) {
 			}
 		}
 		c.start(1)
-		mr := c.region(c.pd, verbs.AccessLocalWrite)
+		mr := c.region(c.pd.Number(), verbs.AccessLocalWrite)
 		for range 3 {
 			if s := c.run(crcOf(mr, 0, 9, 64)); s != task.StatusOK {
 				t.Error(s)

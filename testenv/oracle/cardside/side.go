@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cardside makes the model of the card, with the driver of package verbsdev, one side of
+// Package cardside makes the model of the card, with its driver (hwoffload/driver), one side of
 // package oracle. The model's ports are packet sockets on interfaces.
 package cardside
 
@@ -14,9 +14,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
@@ -30,7 +29,7 @@ type Side struct {
 	Model *card.Model
 
 	card    *hwoffload.Card
-	dev     *verbsdev.Device
+	dev     *driver.Device
 	running *card.Running
 	sink    []net.PacketConn
 }
@@ -92,13 +91,13 @@ func open(name string, addrs []netip.Addr, ports []Port) (*Side, error) {
 	if s.card, err = hwoffload.Open(s.Model); err != nil {
 		return nil, err
 	}
-	s.dev, err = verbsdev.Open(s.card, verbsdev.Config{Addrs: addrs, RingBytes: ringBytes, Resolve: func(dst netip.Addr) (queue.Hop, error) {
+	s.dev, err = driver.Open(s.card, driver.Config{Addrs: addrs, RingBytes: ringBytes, Resolve: func(dst netip.Addr) (driver.Hop, error) {
 		for i, p := range ports {
 			if mac := p.Peers[dst]; len(mac) == 6 {
-				return queue.Hop{MAC: [6]byte(mac), Port: i}, nil
+				return driver.Hop{MAC: [6]byte(mac), Port: i}, nil
 			}
 		}
-		return queue.Hop{}, fmt.Errorf("there is no peer %v", dst)
+		return driver.Hop{}, fmt.Errorf("there is no peer %v", dst)
 	}})
 	if err != nil {
 		return nil, err
@@ -108,7 +107,7 @@ func open(name string, addrs []netip.Addr, ports []Port) (*Side, error) {
 		return s.register(pd, size, offset, rights, nil)
 	}
 	for i, p := range ports {
-		if err := s.dev.Queue().SetPort(i, [6]byte(p.MAC)); err != nil {
+		if err := s.dev.SetPort(i, [6]byte(p.MAC)); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
