@@ -15,7 +15,7 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 GOTEST   := GO=$(GO) ./.ci/gotest
 # Minutes of one goroutine, or of other programs: nothing for the race detector. The same holds for the
 # million random events of stage vectors.
-SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate docs rocev2/ooo hwoffload/rtl/modules hwoffload/rtl/report hwoffload/rtl/unit
+SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate docs rocev2/ooo hwoffload/rtl hwoffload/rtl/rtltool
 # A process under the race detector sleeps a second before it ends, unless told otherwise.
 export GORACE := atexit_sleep_ms=10
 # A stage's timeout ends a test that hangs; a slow machine must stay below it.
@@ -54,7 +54,7 @@ lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 
 .PHONY: card-bulk
 card-bulk: ## two models of the card exchange 1 GB in each direction, and the model's goodput is compared with the engine's
-	$(GO) test -count=1 -v -timeout 30m ./hwoffload/queue -run TestBulk -bench Goodput -args -card.mb=1024
+	$(GO) test -count=1 -v -timeout 30m ./hwoffload/driver -run TestBulk -bench Goodput -args -card.mb=1024
 
 .PHONY: check-unit
 check-unit: build ## what systemd says of the unit (systemd-analyze)
@@ -190,7 +190,7 @@ cc-report: ## docs/congestion-control.md: every scenario with every scheme in th
 
 .PHONY: rtl-report
 rtl-report: ## docs/card-rtl.txt: what the modules of hwoffload/rtl take of an FPGA (yosys; some minutes if all have changed)
-	$(GO) run ./hwoffload/rtl/report
+	$(GO) run ./hwoffload/rtl/rtltool report
 
 .PHONY: sim-real
 sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)

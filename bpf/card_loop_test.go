@@ -12,8 +12,8 @@ import (
 	"github.com/softroce/softroce-xdp/cc/loop"
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/hwoffload/vectors"
 )
 
@@ -88,15 +88,15 @@ func loopOver(t *testing.T, x loop.Table, cfg *bpf.Config, clock func() uint64) 
 }
 
 // cardWith is the port of a card whose node 1 is the peer, with an entry.
-func cardWith(t *testing.T, m *card.Model, first bpf.DestRegs) *table.Port {
+func cardWith(t *testing.T, m *card.Model, first bpf.DestRegs) *driver.TablePort {
 	t.Helper()
 	c, err := hwoffload.Open(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab, err := table.New(c)
+	tab, err := driver.NewTable(c)
 	if err == nil {
-		err = tab.SetNodes(0, []table.Node{{Number: 1, Addr: peer4}})
+		err = tab.SetNodes(0, []driver.Node{{Number: 1, Addr: peer4}})
 	}
 	if err != nil {
 		t.Fatal(err)

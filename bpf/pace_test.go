@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/internal/pacevectors"
+	"github.com/softroce/softroce-xdp/internal/tokenbucket"
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
@@ -106,7 +106,7 @@ func TestPaceBurst(t *testing.T) {
 
 // The pacer of the engine gives the same results (rocev2/nic/internal/sched).
 func TestPaceVectors(t *testing.T) {
-	for _, v := range pacevectors.All {
+	for _, v := range tokenbucket.All {
 		l := newLab(t)
 		l.config(func(c *bpf.Config) { c.Pacer, c.BurstNs = bpf.PacerEDT, uint64(v.BurstNs) })
 		l.know(peer4, func(d *bpf.DestRegs) {
@@ -134,7 +134,7 @@ func TestPaceRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	waited := 0
 	for range 2000 {
-		b := pacevectors.RandomBucket(r)
+		b := tokenbucket.RandomBucket(r)
 		now := max(b.RandomTime(r), 1) // the clock of the test cannot be 0
 		l.config(func(c *bpf.Config) { c.Pacer, c.BurstNs, c.HeartbeatTimeoutNs = bpf.PacerEDT, b.BurstNs, 0 })
 		l.know(peer4, func(d *bpf.DestRegs) { paced(d); d.StackRateBps, d.NextTxNs = b.RateBps, b.NextTxNs })

@@ -22,7 +22,7 @@ import (
 // the body (16), and the body: the value (64), or the text of an error if the status is not 0.
 // After an error the server closes the connection.
 //
-// Operations from OpSimulator on are those of a simulator; hwoffload/rtl/sim defines them.
+// Operations from OpSimulator on are those of a simulator; hwoffload/rtl defines them.
 const (
 	opR32 = 1 // body: address (64)
 	opR64 = 2

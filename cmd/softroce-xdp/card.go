@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -170,9 +170,9 @@ func cardError(id *cardID, err error) error {
 }
 
 // withTable calls f with the table of a card.
-func (a *app) withTable(id *cardID, f func(c *hwoffload.Card, t *table.Table) error) error {
+func (a *app) withTable(id *cardID, f func(c *hwoffload.Card, t *driver.Table) error) error {
 	return a.withCard(id, func(c *hwoffload.Card) error {
-		t, err := table.New(c)
+		t, err := driver.NewTable(c)
 		if err != nil {
 			return err
 		}

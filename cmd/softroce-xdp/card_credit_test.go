@@ -11,8 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
-	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -25,7 +24,7 @@ func cardPair(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: cardpair SOCKET SOCKET")
 	}
 	var wires [2][regs.PortsCount]card.Wire
-	wires[0][0], wires[1][0] = wire.Cable(256)
+	wires[0][0], wires[1][0] = card.Cable(256)
 	ends := [2]*creditEnd{}
 	for i := range ends {
 		ends[i] = newCreditEnd(ts, i)
@@ -48,9 +47,9 @@ func cardPair(ts *testscript.TestScript, neg bool, args []string) {
 // creditEnd is one end of the connection.
 type creditEnd struct {
 	m  *card.Model
-	cq *queue.CQ
-	qp *queue.QP
-	mr *queue.MR
+	cq verbs.CQ
+	qp verbs.QP
+	mr *driver.MR
 }
 
 func creditAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}) }
@@ -60,8 +59,8 @@ func newCreditEnd(ts *testscript.TestScript, i int) *creditEnd {
 	c, err := hwoffload.Open(e.m)
 	ts.Check(err)
 	mac := func(i int) [6]byte { return [6]byte{2, 0, 0, 0, 0, byte(i + 1)} }
-	d, err := queue.New(c, queue.Config{Bytes: 1 << 20, Resolve: func(netip.Addr) (queue.Hop, error) {
-		return queue.Hop{MAC: mac(1 - i), Node: 2 - i}, nil
+	d, err := driver.New(c, driver.Config{RingBytes: 1 << 20, Resolve: func(netip.Addr) (driver.Hop, error) {
+		return driver.Hop{MAC: mac(1 - i), Node: 2 - i}, nil
 	}})
 	ts.Check(err)
 	ts.Check(d.SetPort(0, mac(i)))
@@ -72,10 +71,11 @@ func newCreditEnd(ts *testscript.TestScript, i int) *creditEnd {
 	peer.SetCapsWord(regs.DestCapsWord(0).WithCaps(1 | 4)) // SR_CAP_STAMP, SR_CAP_CREDIT
 	e.cq, err = d.CreateCQ(64)
 	ts.Check(err)
-	pd := d.AllocPD()
-	e.qp, err = d.CreateQP(queue.QPInit{Type: verbs.RC, PD: pd, SendCQ: e.cq, RecvCQ: e.cq, MaxSend: 16, MaxRecv: 1, MaxSendSGE: 1, MaxRecvSGE: 1})
+	pd, err := d.AllocPD()
 	ts.Check(err)
-	e.mr, err = d.RegMR(queue.Spec{PD: pd, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite, Addr: 1 << 28, Len: 4096, VA: 4096})
+	e.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: e.cq, RecvCQ: e.cq, MaxSend: 16, MaxRecv: 1, MaxSendSGE: 1, MaxRecvSGE: 1})
+	ts.Check(err)
+	e.mr, err = d.RegMR(driver.Spec{PD: pd.(*driver.PD).Number(), Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite, Addr: 1 << 28, Len: 4096, VA: 4096})
 	ts.Check(err)
 	return e
 }
@@ -85,7 +85,7 @@ func (e *creditEnd) at(i int) verbs.Endpoint {
 }
 
 // send sends until the end.
-func (e *creditEnd) send(end chan struct{}, to *queue.MR) {
+func (e *creditEnd) send(end chan struct{}, to *driver.MR) {
 	var done [16]verbs.Completion
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
 		select {

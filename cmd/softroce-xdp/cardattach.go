@@ -22,8 +22,8 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/agent"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 )
@@ -64,7 +64,7 @@ first is used. The port of a node that has the same number and address as before
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.nodeFile, "nodes", "", "node file: numbers, addresses and priorities of the nodes (default: what the card has)")
-	f.Var(countVar{&s.node, 1, table.MaxNode}, "node", "number of this node in the node file (default: what the card has)")
+	f.Var(countVar{&s.node, 1, driver.MaxNode}, "node", "number of this node in the node file (default: what the card has)")
 	f.Var(policyVar{&s.policy}, "policy", "a policy parameter, name=value; may be repeated (see card policy set)")
 	return cmd
 }
@@ -119,8 +119,8 @@ func (a *app) attachCard(cmd *cobra.Command, id *cardID, s *cardSettings) error 
 }
 
 // apply writes nodes and parameters to the card.
-func (s *cardSettings) apply(c *hwoffload.Card) (*table.Table, error) {
-	t, err := table.New(c)
+func (s *cardSettings) apply(c *hwoffload.Card) (*driver.Table, error) {
+	t, err := driver.NewTable(c)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *cardSettings) apply(c *hwoffload.Card) (*table.Table, error) {
 			self = t.Self()
 		}
 		nodes := cardNodes(s.file, t)
-		if err := table.CheckNodes(self, nodes); err != nil {
+		if err := driver.CheckNodes(self, nodes); err != nil {
 			return nil, usageError{fmt.Errorf("node file %s: %w", s.nodeFile, err), true}
 		}
 		if err := t.SetNodes(self, nodes); err != nil {
@@ -144,15 +144,15 @@ func (s *cardSettings) apply(c *hwoffload.Card) (*table.Table, error) {
 }
 
 // cardNodes returns the nodes of a node file. A node that the card has already keeps its port.
-func cardNodes(file *nodefile.File, t *table.Table) (list []table.Node) {
-	ports := map[table.Node]uint32{}
+func cardNodes(file *nodefile.File, t *driver.Table) (list []driver.Node) {
+	ports := map[driver.Node]uint32{}
 	for _, n := range t.Nodes() {
 		port := n.Port
 		n.Port = 0
 		ports[n] = port
 	}
 	for _, n := range file.Nodes {
-		x := table.Node{Number: n.Number}
+		x := driver.Node{Number: n.Number}
 		if len(n.Addresses) > 0 {
 			x.Addr = n.Addresses[0].Unmap()
 		}
@@ -163,7 +163,7 @@ func cardNodes(file *nodefile.File, t *table.Table) (list []table.Node) {
 }
 
 // runCard serves the card to the other commands, and runs the agent.
-func (a *app) runCard(cmd *cobra.Command, id *cardID, s *cardSettings, c *hwoffload.Card, t *table.Table) error {
+func (a *app) runCard(cmd *cobra.Command, id *cardID, s *cardSettings, c *hwoffload.Card, t *driver.Table) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	listener, err := a.listenCard(id)
@@ -223,7 +223,7 @@ func (a *app) listenCard(id *cardID) (net.Listener, error) {
 }
 
 // policyMode is the mode of the card's policy, for people.
-func policyMode(t *table.Table) string {
+func policyMode(t *driver.Table) string {
 	p, err := t.Params()
 	if err != nil {
 		return "unknown"

@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/params"
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 )
 
 // cardParams are the parameters that a card has, in block fourcase.
@@ -40,7 +40,7 @@ func newCardPolicyShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withTable(id, func(_ *hwoffload.Card, t *table.Table) error {
+			return a.withTable(id, func(_ *hwoffload.Card, t *driver.Table) error {
 				p, err := t.Params()
 				if err != nil {
 					return err
@@ -72,7 +72,7 @@ that are not given stay. They last until the card is reset. Rates are written as
 			if err != nil {
 				return err
 			}
-			return a.withTable(id, func(_ *hwoffload.Card, t *table.Table) error {
+			return a.withTable(id, func(_ *hwoffload.Card, t *driver.Table) error {
 				report, err := changeCardPolicy(t, changed)
 				if err == nil {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", id.name, strings.Join(report, ", "))
@@ -89,7 +89,7 @@ that are not given stay. They last until the card is reset. Rates are written as
 
 // changeCardPolicy changes parameters of a card if they fit together. It returns what has
 // changed, for people.
-func changeCardPolicy(t *table.Table, changed map[string]string) ([]string, error) {
+func changeCardPolicy(t *driver.Table, changed map[string]string) ([]string, error) {
 	p, err := t.Params()
 	if err != nil {
 		return nil, err

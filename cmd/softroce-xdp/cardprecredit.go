@@ -14,9 +14,8 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -56,17 +55,17 @@ keeps them. With --json parameters and counters are there too; card stats has th
 
 func (a *app) readCardPrecredit(id *cardID) (*view.Precredit, error) {
 	p := &view.Precredit{Interface: id.name, Senders: []view.Sender{}, Counters: map[string]uint64{}}
-	return p, a.withTable(id, func(c *hwoffload.Card, t *table.Table) (err error) {
-		if p.Active, err = credit.Active(c); err != nil {
+	return p, a.withTable(id, func(c *hwoffload.Card, t *driver.Table) (err error) {
+		if p.Active, err = driver.PreCreditActive(c); err != nil {
 			return err
 		}
-		config, err := credit.Read(c)
+		config, err := driver.ReadPreCredit(c)
 		if err != nil {
 			return err
 		}
 		r, s := config.Receiver, config.Sender
 		p.BudgetBytes, p.ShareBytes, p.LinkBps, p.RttNs, p.BdpBytes = r.BufferBytes, r.ShareBytes, s.LinkBps, uint64(s.RTTNs), s.BDPBytes
-		list, err := credit.ReadSenders(c)
+		list, err := driver.ReadSenders(c)
 		if err != nil {
 			return err
 		}
@@ -132,7 +131,7 @@ It lasts until the card is reset.`,
 				if bytes == 0 {
 					bytes = uint32(min(cardBudget*uint64(precredit.BDP(bps, int64(rtt))), 1<<30))
 				}
-				config := credit.Plan(bps, int64(rtt), bytes, packet)
+				config := driver.PlanPreCredit(bps, int64(rtt), bytes, packet)
 				for i, w := range bound.of {
 					if w == bound.value {
 						config.Sender.Bound = precredit.Bound(i) // the order of its values
@@ -141,7 +140,7 @@ It lasts until the card is reset.`,
 				if err := config.Validate(); err != nil {
 					return usageError{err, true}
 				}
-				if err := credit.Enable(c, config, 0); err != nil {
+				if err := driver.EnablePreCredit(c, config, 0); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: pre-credit of %d bytes, at most %d for a node\n", id.name, config.Receiver.BufferBytes, config.Receiver.ShareBytes)
@@ -193,7 +192,7 @@ func newCardPrecreditDisable(a *app) *cobra.Command {
 				return err
 			}
 			return a.withCard(id, func(c *hwoffload.Card) error {
-				if err := credit.Disable(c); err != nil {
+				if err := driver.DisablePreCredit(c); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: pre-credit is off\n", id.name)

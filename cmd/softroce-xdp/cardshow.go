@@ -14,8 +14,8 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/view"
 	"github.com/softroce/softroce-xdp/hwoffload"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/table"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 )
@@ -79,7 +79,7 @@ func (a *app) readCardStatus(name string) (*view.CardStatus, error) {
 		return nil, err
 	}
 	s := &view.CardStatus{Card: id.name, BinaryVersion: version, Counters: map[string]uint64{}}
-	err = a.withTable(&id, func(c *hwoffload.Card, t *table.Table) error {
+	err = a.withTable(&id, func(c *hwoffload.Card, t *driver.Table) error {
 		ident := regs.IdentOf(c)
 		s.Registers = fmt.Sprintf("%d.%d", ident.Version().Major(), ident.Version().Minor())
 		if build := ident.BuildId(); build != 0 {
@@ -113,7 +113,7 @@ func (a *app) readCardStatus(name string) (*view.CardStatus, error) {
 	return s, err
 }
 
-func cardPorts(c *hwoffload.Card, t *table.Table) (ports []view.CardPort) {
+func cardPorts(c *hwoffload.Card, t *driver.Table) (ports []view.CardPort) {
 	for i := range regs.PortsCount {
 		p := regs.PortsOf(c, i)
 		ports = append(ports, view.CardPort{
@@ -159,7 +159,7 @@ there; interface is the name of the card.`,
 }
 
 func (a *app) readCardTable(id *cardID, before *view.Table, key string) (t *view.Table, err error) {
-	err = a.withTable(id, func(_ *hwoffload.Card, tab *table.Table) error {
+	err = a.withTable(id, func(_ *hwoffload.Card, tab *driver.Table) error {
 		rows, err := tab.Rows()
 		if err != nil {
 			return err
@@ -204,7 +204,7 @@ and those of pre-credit. With --watch a second number says how much was added si
 				return err
 			}
 			return out.showStats(cmd, id.name, all, func() (now []loader.Stat, err error) {
-				err = a.withTable(id, func(c *hwoffload.Card, t *table.Table) (err error) {
+				err = a.withTable(id, func(c *hwoffload.Card, t *driver.Table) (err error) {
 					now, err = cardStats(c, t)
 					return err
 				})
@@ -238,7 +238,7 @@ var destCounters = []struct {
 
 // cardStats reads the counters of the ports, as block ports defines them, and sums those of the
 // destination table.
-func cardStats(c *hwoffload.Card, t *table.Table) (out []loader.Stat, err error) {
+func cardStats(c *hwoffload.Card, t *driver.Table) (out []loader.Stat, err error) {
 	add := func(name, text string, count uint64) {
 		out = append(out, loader.Stat{Reason: bpf.Reason{Name: name, Text: text}, Count: count})
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/priority"
 )
 
-// Card is a card with a destination table (package hwoffload/table).
+// Card is a card with a destination table (package hwoffload/driver).
 type Card interface {
 	// Now returns the time of the card's clock in ns.
 	Now() (uint64, error)

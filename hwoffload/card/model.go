@@ -4,9 +4,9 @@
 // hwoffload.Device for tests, and for work without a card.
 //
 // The data path executes the WQEs of queue pairs (S2.2 to S2.4). Frames enter by Deliver and leave
-// by NextFrame; Start does both for real wires (package wire). The data path appends timestamps and
-// updates the destination table (S1.2 to S1.4); Receive updates it by a packet that the caller
-// describes.
+// by NextFrame; Start does both for real wires (Cable, Ethernet), and Virtual for models on virtual
+// time. The data path appends timestamps and updates the destination table (S1.2 to S1.4); Receive
+// updates it by a packet that the caller describes.
 package card
 
 import (

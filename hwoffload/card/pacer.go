@@ -4,7 +4,7 @@ package card
 
 import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/internal/pacevectors"
+	"github.com/softroce/softroce-xdp/internal/tokenbucket"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -110,7 +110,7 @@ func (d *dataPath) charge(x *queuePair, node uint32, n int, credited bool, now q
 		return
 	}
 	e := regs.DestOf(d.in, int(node)-1)
-	b := pacevectors.Bucket{RateBps: e.RateBps(), BurstNs: burstNs, NextTxNs: e.NextTxNs()}
+	b := tokenbucket.Bucket{RateBps: e.RateBps(), BurstNs: burstNs, NextTxNs: e.NextTxNs()}
 	if b.RateBps != 0 {
 		if d.credits != nil {
 			d.credits.charged(node, n, credited, int64(b.NextTxNs-d.time(now)) <= 0)

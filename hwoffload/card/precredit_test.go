@@ -9,7 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/credit"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
@@ -23,12 +23,12 @@ func TestCreditRegisters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config := credit.Plan(10e9, 10_000, 2_000_000, 1000)
+		config := driver.PlanPreCredit(10e9, 10_000, 2_000_000, 1000)
 		config.Receiver.ShareBytes = 5000 // of 400 nodes, all have a share
 		if nodes == 4 {
 			config.Receiver.BufferBytes = 12_500
 		}
-		if err := credit.Enable(c, config, 7); err != nil {
+		if err := driver.EnablePreCredit(c, config, 7); err != nil {
 			t.Fatal(err)
 		}
 		now, longest := int64(1), 0
@@ -55,7 +55,7 @@ func TestCreditRegisters(t *testing.T) {
 				r.Return(now, to, precredit.Return{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq})
 			}
 			m.data.credits.step(qp.Time(now))
-			got, err := credit.ReadSenders(c)
+			got, err := driver.ReadSenders(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,14 +88,14 @@ func TestCreditEnable(t *testing.T) {
 	if e.Status().Active() || m.data.credits != nil {
 		t.Error("active with the parameters after reset")
 	}
-	config := credit.Plan(10e9, 10_000, 100_000, 1000)
+	config := driver.PlanPreCredit(10e9, 10_000, 100_000, 1000)
 	for name, set := range map[string]func(){
 		"a share beyond the budget": func() { e.SetShareBytes(100_001) },
 		"a life of 2^63 ns":         func() { e.SetLifeNs(1 << 63) },
 		"no link":                   func() { e.SetLinkBps(0) },
 		"bound 3":                   func() { e.SetBound(regs.PrecreditBound(0).WithBoundFlows(3)) },
 	} {
-		if err := credit.Enable(c, config, 5); err != nil {
+		if err := driver.EnablePreCredit(c, config, 5); err != nil {
 			t.Fatal(err)
 		}
 		e.SetControl(0)
@@ -105,7 +105,7 @@ func TestCreditEnable(t *testing.T) {
 			t.Errorf("%s: active", name)
 		}
 	}
-	if err := credit.Enable(c, config, 5); err != nil {
+	if err := driver.EnablePreCredit(c, config, 5); err != nil {
 		t.Fatal(err)
 	}
 	if !e.Status().Active() || e.FreeBytes() != 100_000 {
@@ -113,13 +113,13 @@ func TestCreditEnable(t *testing.T) {
 	}
 	m.data.credits.recv.NewFlow(1, 9)
 	epoch := m.data.credits.recv.Epoch()
-	if err := credit.Enable(c, config, 5); err != nil { // the driver has forgotten that it used 5
+	if err := driver.EnablePreCredit(c, config, 5); err != nil { // the driver has forgotten that it used 5
 		t.Fatal(err)
 	}
 	if got := m.data.credits.recv.Epoch(); got != epoch || epoch == 5 {
 		t.Errorf("accounts begin at %d again, want %d", got, epoch)
 	}
-	if err := credit.Disable(c); err != nil {
+	if err := driver.DisablePreCredit(c); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, FrameLen)

@@ -7,7 +7,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 )
 
 // Deciding replays events on a card that makes the decisions of mode literal itself (command
@@ -23,7 +23,7 @@ type Deciding struct {
 
 // RTL returns the Maker of a simulated card. The entries that it makes are the same one of the
 // card, so each is used before the next is made.
-func RTL(c *sim.Card) Maker {
+func RTL(c *rtl.Card) Maker {
 	setClock := func(now uint64) { c.SetClock(now, false) }
 	return func(v *Vector) Table {
 		return (&Deciding{c, c.Receive, setClock, c.R64s, v.Params}).start(v)

@@ -10,18 +10,17 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/hwoffload/vectors"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 var rtlStreams = flag.Int("rtl.streams", 500, "random streams of TestRTL, of 200 events each")
 
-func startRTL(t testing.TB, sources []verilate.Source) *sim.Card {
+func startRTL(t testing.TB, sources []rtl.Source) *rtl.Card {
 	t.Helper()
-	require.Command(t, verilate.Programs...)
-	c, err := sim.StartSources(t.Context(), sources)
+	require.Command(t, rtl.Programs...)
+	c, err := rtl.StartSources(t.Context(), sources)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +32,9 @@ func startRTL(t testing.TB, sources []verilate.Source) *sim.Card {
 	return c
 }
 
-func sources(t testing.TB) []verilate.Source {
+func sources(t testing.TB) []rtl.Source {
 	t.Helper()
-	s, err := sim.Sources()
+	s, err := rtl.Sources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +104,7 @@ func TestRTLFindsMutations(t *testing.T) {
 	} {
 		t.Run(m.text, func(t *testing.T) {
 			mutant := sources(t)
-			i := slices.IndexFunc(mutant, func(s verilate.Source) bool { return s.Name == m.file })
+			i := slices.IndexFunc(mutant, func(s rtl.Source) bool { return s.Name == m.file })
 			if i < 0 || strings.Count(mutant[i].Text, m.text) != 1 {
 				t.Fatalf("%s does not have %q once: adapt the mutation", m.file, m.text)
 			}

@@ -10,10 +10,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
-	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -105,7 +103,7 @@ func loopbackColumn(t *testing.T) *column {
 func cardColumn(t *testing.T) *column {
 	c := &column{register: ownMemory}
 	mac := func(i int) [6]byte { return [6]byte{2, 5: byte(i + 1)} }
-	net := wire.NewVirtual(7)
+	net := card.NewVirtual(7)
 	var models [2]*card.Model
 	for i := range models {
 		models[i] = card.New()
@@ -115,14 +113,14 @@ func cardColumn(t *testing.T) *column {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := verbsdev.Open(opened, verbsdev.Config{Addrs: []netip.Addr{c.addr[i]}, Resolve: func(dst netip.Addr) (queue.Hop, error) {
+		d, err := driver.Open(opened, driver.Config{Addrs: []netip.Addr{c.addr[i]}, Resolve: func(dst netip.Addr) (driver.Hop, error) {
 			if dst != c.addr[1-i] {
-				return queue.Hop{}, errors.New("nobody has this address")
+				return driver.Hop{}, errors.New("nobody has this address")
 			}
-			return queue.Hop{MAC: mac(1 - i)}, nil
+			return driver.Hop{MAC: mac(1 - i)}, nil
 		}})
 		if err == nil {
-			err = d.Queue().SetPort(0, mac(i))
+			err = d.SetPort(0, mac(i))
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -92,7 +92,7 @@ func TestCardRefusals(t *testing.T) {
 			t.Run(asks+r.Name, func(t *testing.T) {
 				err := b.Refuse(ctx, r, fromB)
 				if fromB && errors.Is(err, oracle.ErrNotSent) {
-					t.Log(err) // rxe's library stops it: isolation_test.go of package queue has it
+					t.Log(err) // rxe's library stops it: isolation_test.go of hwoffload/driver has it
 					return
 				}
 				if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestCardAgainstCard runs the cases between two models of the card, joined by a cable: the driver
-// of a card as a verbs.Device (package verbsdev) as both sides. It needs no machine and no privilege.
+// of a card as a verbs.Device (hwoffload/driver) as both sides. It needs no machine and no privilege.
 func TestCardAgainstCard(t *testing.T) {
 	x, y, err := sides.Cabled()
 	if err != nil {

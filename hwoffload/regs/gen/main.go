@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gen generates from the definition of the card's registers what other languages and people
-// read: Go accessors, a C header, a SystemVerilog package and a reference page. `go generate
-// ./hwoffload/...` runs it.
+// Gen generates from the definition of the card's registers what programs and people read: Go
+// accessors, a SystemVerilog package and a reference page. `go generate ./hwoffload/...` runs it.
+//
+// The definition is one YAML file for each block. Gen refuses what contradicts itself, and its
+// errors name file and line: overlap, misalignment, bits outside of a register, a reset value that
+// does not fit, a name that exists twice. A block with the key struct has the members of a C
+// structure as registers, so that the destination table of the card is that of bpf/lib/abi.h.
 package main
 
 import (
@@ -13,7 +17,6 @@ import (
 	"slices"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/hwoffload/regs/def"
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 )
 
@@ -48,7 +51,7 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := def.ReadRecords(filepath.Join(root, "hwoffload", "regs", "queue"))
+	records, err := readRecords(filepath.Join(root, "hwoffload", "regs", "queue"))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +82,6 @@ func generate(root string) (map[string][]byte, error) {
 		"hwoffload/regs/blocks_gen.go":       table,
 		"hwoffload/regs/layouts_gen.go":      ownLayouts,
 		"rocev2/wqe/layouts_gen.go":          layouts,
-		"hwoffload/regs/softroce_regs.h":     cHeader(blocks, records),
 		"hwoffload/rtl/softroce_regs_pkg.sv": svPackage(blocks, records),
 		"hwoffload/rtl/softroce_decode.sv":   decode,
 		"docs/card-registers.md":             page(blocks, records),
@@ -89,12 +91,12 @@ func generate(root string) (map[string][]byte, error) {
 // read reads the definition.
 func read(root string) ([]layout.Block, error) {
 	lib := filepath.Join(root, "bpf", "lib")
-	structs, err := def.ReadStructs(filepath.Join(lib, "policy.h"), filepath.Join(lib, "abi.h"))
+	structs, err := readStructs(filepath.Join(lib, "policy.h"), filepath.Join(lib, "abi.h"))
 	if err != nil {
 		return nil, err
 	}
 	structs.Resets["policy_params"] = paramResets()
-	return def.Read(filepath.Join(root, "hwoffload", "regs"), structs)
+	return readBlocks(filepath.Join(root, "hwoffload", "regs"), structs)
 }
 
 // paramResets are the default parameters of the policy by their offset, which is the same in

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/softroce/softroce-xdp/hwoffload/regs/def"
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 )
 
@@ -110,7 +109,7 @@ func page(blocks []layout.Block, records []layout.Record) []byte {
 	for _, b := range blocks {
 		fmt.Fprintf(&w, "| `0x%08x` | [%s](#%s) | %d | %d | %d | %d |\n", b.Base, b.Name, b.Name, b.Type, b.Version, b.Count, b.Stride)
 	}
-	fmt.Fprintf(&w, "| `0x%08x` | window of the DDR, 256 MB (S2.5) | | | | |\n", def.RegisterSpace)
+	fmt.Fprintf(&w, "| `0x%08x` | window of the DDR, 256 MB (S2.5) | | | | |\n", registerSpace)
 	for i := range blocks {
 		b := &blocks[i]
 		fmt.Fprintf(&w, "\n## %s\n\n%s\n\n", b.Name, strings.ReplaceAll(b.Text, ". ", ".\n"))

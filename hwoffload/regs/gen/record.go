@@ -86,21 +86,7 @@ func bitsText(word *layout.Register, f *layout.Field) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// cRecords writes macros for lengths, offsets of words, bits and values.
-func cRecords(w *bytes.Buffer, records []layout.Record) {
-	fmt.Fprint(w, "\n/*\n * Layouts in memory. SRC_<layout>_<field>_OFS is the offset of the field's word, which has\n * 64 bits.\n */\n")
-	eachRecordField(records, func(name string, first bool, r *layout.Record, word *layout.Register, f *layout.Field) {
-		if first {
-			fmt.Fprintf(w, "\n/* %s */\n#define SRC_%s %#x\n", r.Text, upper(r.Name, "bytes"), r.Bytes)
-		}
-		fmt.Fprintf(w, "#define SRC_%s_OFS %#x /* %s */\n#define SRC_%s_LSB %#x\n#define SRC_%s_MASK %#xull\n", name, word.Offset, meaning(f), name, f.LSB, name, f.Mask())
-		for _, v := range f.Values {
-			fmt.Fprintf(w, "#define SRC_%s_IS_%s %#x\n", name, upper(v.Name), v.Value)
-		}
-	})
-}
-
-// svRecords writes the same as parameters.
+// svRecords writes lengths, offsets of words, bits and values of layouts in memory as parameters.
 func svRecords(w *bytes.Buffer, records []layout.Record) {
 	eachRecordField(records, func(name string, first bool, r *layout.Record, word *layout.Register, f *layout.Field) {
 		param := func(name string, value uint64) {

@@ -9,8 +9,7 @@ import (
 	"slices"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/queue"
-	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
 )
@@ -25,21 +24,21 @@ const (
 // region is a memory region whose pages lie apart in the DDR.
 type region struct {
 	s     *Side
-	r     *queue.MR
+	r     *driver.MR
 	space *hwoffload.Space
 	pages []uint64
 	first int // offset in the first page
 	size  int
-	group *queue.Group // of its own, or nil
+	group *driver.Group // of its own, or nil
 }
 
 // Distribute registers memory with a distribution group of its own.
 func (s *Side) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle.Destination) (oracle.MR, error) {
-	var list []queue.Destination
+	var list []driver.Destination
 	for _, x := range to {
-		list = append(list, queue.Destination{QP: QueuePair(x.QP).(*verbsdev.QP).Queue(), VA: x.Addr, RKey: x.RKey})
+		list = append(list, driver.Destination{QP: QueuePair(x.QP).(*driver.QP), VA: x.Addr, RKey: x.RKey})
 	}
-	g, err := s.dev.Queue().NewGroup(list...)
+	g, err := s.dev.NewGroup(list...)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +52,7 @@ func (s *Side) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle
 
 // register makes a region of pages in the reverse order of their addresses, so that none follows the
 // one before it.
-func (s *Side) register(pd verbs.PD, size, offset int, rights verbs.Access, group *queue.Group) (oracle.MR, error) {
+func (s *Side) register(pd verbs.PD, size, offset int, rights verbs.Access, group *driver.Group) (oracle.MR, error) {
 	if size < 1 || offset < 0 || offset >= pageSize {
 		return nil, fmt.Errorf("a region of %d bytes at %d in a page", size, offset)
 	}
@@ -66,8 +65,8 @@ func (s *Side) register(pd verbs.PD, size, offset int, rights verbs.Access, grou
 		return nil, err
 	}
 	slices.Reverse(g.pages)
-	g.r, err = s.dev.Queue().RegMR(queue.Spec{
-		PD: pd.(*verbsdev.PD).Number(), Access: rights, Pages: g.pages, PageShift: pageShift, First: uint32(offset),
+	g.r, err = s.dev.RegMR(driver.Spec{
+		PD: pd.(*driver.PD).Number(), Access: rights, Pages: g.pages, PageShift: pageShift, First: uint32(offset),
 		Len: uint64(size), VA: regionVA + g.pages[0] + uint64(offset), Group: group,
 	})
 	return g, err

@@ -2,7 +2,7 @@
 
 package sides
 
-// CardSide makes the model of the card, with the driver of package verbsdev, one side of
+// CardSide makes the model of the card, with its driver (hwoffload/driver), one side of
 // package oracle. The model's ports are packet sockets on interfaces.
 
 import (
@@ -15,10 +15,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
-	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/verbsdev"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
@@ -31,7 +29,7 @@ type Side struct {
 	Model *card.Model
 
 	card    *hwoffload.Card
-	dev     *verbsdev.Device
+	dev     *driver.Device
 	running *card.Running
 	sink    []net.PacketConn
 }
@@ -72,7 +70,7 @@ func New(name string, addrs []netip.Addr, ports ...Port) (*Side, error) {
 				err = s.listen()
 			}
 			if err == nil {
-				wires[i], err = wire.Ethernet(p.Iface)
+				wires[i], err = card.Ethernet(p.Iface)
 			}
 			return err
 		}); err != nil {
@@ -93,13 +91,13 @@ func open(name string, addrs []netip.Addr, ports []Port) (*Side, error) {
 	if s.card, err = hwoffload.Open(s.Model); err != nil {
 		return nil, err
 	}
-	s.dev, err = verbsdev.Open(s.card, verbsdev.Config{Addrs: addrs, RingBytes: ringBytes, Resolve: func(dst netip.Addr) (queue.Hop, error) {
+	s.dev, err = driver.Open(s.card, driver.Config{Addrs: addrs, RingBytes: ringBytes, Resolve: func(dst netip.Addr) (driver.Hop, error) {
 		for i, p := range ports {
 			if mac := p.Peers[dst]; len(mac) == 6 {
-				return queue.Hop{MAC: [6]byte(mac), Port: i}, nil
+				return driver.Hop{MAC: [6]byte(mac), Port: i}, nil
 			}
 		}
-		return queue.Hop{}, fmt.Errorf("there is no peer %v", dst)
+		return driver.Hop{}, fmt.Errorf("there is no peer %v", dst)
 	}})
 	if err != nil {
 		return nil, err
@@ -109,7 +107,7 @@ func open(name string, addrs []netip.Addr, ports []Port) (*Side, error) {
 		return s.register(pd, size, offset, rights, nil)
 	}
 	for i, p := range ports {
-		if err := s.dev.Queue().SetPort(i, [6]byte(p.MAC)); err != nil {
+		if err := s.dev.SetPort(i, [6]byte(p.MAC)); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
@@ -120,7 +118,7 @@ func open(name string, addrs []netip.Addr, ports []Port) (*Side, error) {
 func Cabled() (a, b *Side, err error) {
 	var sides [2]*Side
 	var wires [2]card.Wire
-	wires[0], wires[1] = wire.Cable(256)
+	wires[0], wires[1] = card.Cable(256)
 	addrs := func(i int) []netip.Addr {
 		return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), netip.MustParseAddr(fmt.Sprintf("fd00::%d", i+1))}
 	}

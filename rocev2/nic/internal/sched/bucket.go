@@ -7,7 +7,7 @@ package sched
 // The bucket is kept as the time at which it is empty, as bpf/lib/pace.h keeps that of the
 // kernel stack's packets: a packet may leave if that time has come, and moves it by what
 // the frame takes at the rate. A destination that was idle has saved up one burst at most.
-// internal/pacevectors has vectors that both must give the same results for.
+// internal/tokenbucket has vectors that both must give the same results for.
 //
 // One thing is different: a thread of user space may run late. What is lost by that while
 // data waits is the lag, and the bucket makes up for it afterwards.

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/internal/pacevectors"
+	"github.com/softroce/softroce-xdp/internal/tokenbucket"
 )
 
 // The bucket of bpf/lib/pace.h gives the same results (bpf/pace_test.go).
 func TestVectors(t *testing.T) {
 	const start, frame = int64(1e9), 124
-	for _, v := range pacevectors.All {
+	for _, v := range tokenbucket.All {
 		var b Bucket
 		if v.FrameNs != 0 {
 			b = NewBucket(uint64(frame * nsPerByte / v.FrameNs))

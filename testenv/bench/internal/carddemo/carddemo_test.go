@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/verilate"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // The demonstration runs to its end. It fails by itself where data or results are wrong.
 func TestRun(t *testing.T) {
-	require.Command(t, verilate.Programs...)
+	require.Command(t, rtl.Programs...)
 	bin := filepath.Join(t.TempDir(), "softroce-xdp")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-xdp")
 	if out, err := build.CombinedOutput(); err != nil {

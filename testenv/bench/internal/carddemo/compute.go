@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -33,11 +33,11 @@ func showTask(ctx context.Context, _ *product) (err error) {
 	if _, err := h.card.DDR().WriteAt(data, dataAddr); err != nil {
 		return err
 	}
-	result, err := h.dev.RegMR(queue.Spec{PD: h.pd, Addr: 3 << 30, VA: 3 << 30, Len: 4096, Access: verbs.AccessLocalWrite})
+	result, err := h.dev.RegMR(driver.Spec{PD: h.pd.Number(), Addr: 3 << 30, VA: 3 << 30, Len: 4096, Access: verbs.AccessLocalWrite})
 	if err != nil {
 		return err
 	}
-	tasks, err := h.dev.StartTasks(ctx, h.pd, 16)
+	tasks, err := h.dev.StartTasks(ctx, h.pd.Number(), 16)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/hwoffload/rtl/sim"
+	"github.com/softroce/softroce-xdp/hwoffload/rtl"
 	"github.com/softroce/softroce-xdp/testenv/lab/fluid"
 )
 
@@ -35,7 +35,7 @@ const (
 // data path: the traffic is that of package fluid, and its feedback enters the RTL as packets.
 func showPolicy(ctx context.Context, p *product) (err error) {
 	step("The RTL of the card in Verilator. Data to node 2 passes a bottleneck, data to node 3 does not.")
-	simulated, err := sim.Start(ctx)
+	simulated, err := rtl.Start(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (p *product) attach(ctx context.Context, addr string) (stop func() error, e
 
 // traffic is what the card would send.
 type traffic struct {
-	card       *sim.Card
+	card       *rtl.Card
 	slow, fast *fluid.Path
 	now        uint64 // clock of the card, ns
 }

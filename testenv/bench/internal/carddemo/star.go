@@ -12,8 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/hwoffload/card/wire"
-	"github.com/softroce/softroce-xdp/hwoffload/queue"
+	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -31,10 +30,10 @@ type host struct {
 	number int
 	model  *card.Model
 	card   *hwoffload.Card
-	dev    *queue.Device
-	pd     uint32
-	cq     *queue.CQ
-	region *queue.MR
+	dev    *driver.Device
+	pd     *driver.PD
+	cq     verbs.CQ
+	region *driver.MR
 }
 
 func (h *host) addr() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(h.number)}) }
@@ -46,9 +45,9 @@ func newHost(number int) (*host, error) {
 	if h.card, err = hwoffload.Open(h.model); err != nil {
 		return nil, err
 	}
-	h.dev, err = queue.New(h.card, queue.Config{Bytes: 1 << 20, Resolve: func(dst netip.Addr) (queue.Hop, error) {
+	h.dev, err = driver.New(h.card, driver.Config{RingBytes: 1 << 20, Resolve: func(dst netip.Addr) (driver.Hop, error) {
 		to := dst.As4()[3]
-		hop := queue.Hop{MAC: [6]byte{2, 5: to}}
+		hop := driver.Hop{MAC: [6]byte{2, 5: to}}
 		if number == 1 {
 			hop.Port = int(to) - 2
 		}
@@ -60,17 +59,24 @@ func newHost(number int) (*host, error) {
 	for port := range copies {
 		err = errors.Join(err, h.dev.SetPort(port, [6]byte{2, 5: byte(number)}))
 	}
-	h.pd = h.dev.AllocPD()
-	var err1, err2 error
-	h.cq, err1 = h.dev.CreateCQ(64)
-	h.region, err2 = h.dev.RegMR(queue.Spec{PD: h.pd, Addr: dataAddr, VA: dataAddr, Len: 2 * dataBytes, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
-	return h, errors.Join(err, err1, err2)
+	pd, err1 := h.dev.AllocPD()
+	cq, err2 := h.dev.CreateCQ(64)
+	if err = errors.Join(err, err1, err2); err != nil {
+		return nil, err
+	}
+	h.pd, h.cq = pd.(*driver.PD), cq
+	h.region, err = h.dev.RegMR(driver.Spec{PD: h.pd.Number(), Addr: dataAddr, VA: dataAddr, Len: 2 * dataBytes, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
+	return h, err
 }
 
 // connect makes a queue pair on each of two hosts.
-func connect(a, b *host) (x, y *queue.QP, err error) {
-	create := func(h *host) (*queue.QP, error) {
-		return h.dev.CreateQP(queue.QPInit{Type: verbs.RC, PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq})
+func connect(a, b *host) (x, y *driver.QP, err error) {
+	create := func(h *host) (*driver.QP, error) {
+		q, err := h.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: h.cq, RecvCQ: h.cq})
+		if err != nil {
+			return nil, err
+		}
+		return q.(*driver.QP), nil
 	}
 	x, err1 := create(a)
 	y, err2 := create(b)
@@ -84,13 +90,13 @@ func connect(a, b *host) (x, y *queue.QP, err error) {
 // showDistribution has a card forward one WRITE to four hosts, of which one is dead (S2.7).
 func showDistribution(ctx context.Context, _ *product) error {
 	step("Distribution: one WRITE of 1 MB leaves a card (its model) on four ports. The host at port 3 is dead.")
-	net := wire.NewVirtual(1)
+	net := card.NewVirtual(1)
 	hub, err := newHost(1)
 	if err != nil {
 		return err
 	}
 	var hosts []*host
-	var group []queue.Destination
+	var group []driver.Destination
 	for i := range copies {
 		h, err := newHost(2 + i)
 		if err != nil {
@@ -102,7 +108,7 @@ func showDistribution(ctx context.Context, _ *product) error {
 			return err
 		}
 		hosts = append(hosts, h)
-		group = append(group, queue.Destination{QP: x, VA: h.region.VA(), RKey: h.region.RKey()})
+		group = append(group, driver.Destination{QP: x, VA: h.region.VA(), RKey: h.region.RKey()})
 	}
 	dead := hosts[3].number
 	net.Drop = func(frame []byte) bool { return frame[5] == byte(dead) }
@@ -110,7 +116,7 @@ func showDistribution(ctx context.Context, _ *product) error {
 	if err != nil {
 		return err
 	}
-	target, err := hub.dev.RegMR(queue.Spec{PD: hub.pd, Addr: dataAddr, VA: dataAddr, Len: dataBytes, Group: g, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
+	target, err := hub.dev.RegMR(driver.Spec{PD: hub.pd.Number(), Addr: dataAddr, VA: dataAddr, Len: dataBytes, Group: g, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
 	if err != nil {
 		return err
 	}
@@ -136,7 +142,7 @@ func showDistribution(ctx context.Context, _ *product) error {
 }
 
 // sendOne has a host write to the distribution region, and waits for its report.
-func sendOne(ctx context.Context, net *wire.Virtual, hub, origin *host, target *queue.MR) (r mr.Report, err error) {
+func sendOne(ctx context.Context, net *card.Virtual, hub, origin *host, target *driver.MR) (r mr.Report, err error) {
 	x, _, err := connect(origin, hub)
 	if err != nil {
 		return r, err
@@ -148,7 +154,7 @@ func sendOne(ctx context.Context, net *wire.Virtual, hub, origin *host, target *
 	if _, err := origin.card.DDR().WriteAt(data, source); err != nil {
 		return r, err
 	}
-	reports, err := origin.dev.RegMR(queue.Spec{PD: origin.pd, Addr: reportAddr, VA: reportAddr, Len: 4096, Access: verbs.AccessLocalWrite})
+	reports, err := origin.dev.RegMR(driver.Spec{PD: origin.pd.Number(), Addr: reportAddr, VA: reportAddr, Len: 4096, Access: verbs.AccessLocalWrite})
 	if err != nil {
 		return r, err
 	}
