@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/printable"
-	"github.com/softroce/softroce-xdp/mempool/proto"
+	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/mempool/proto"
+	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 )
 
 func testNode() *Node {

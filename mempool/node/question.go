@@ -10,8 +10,8 @@ import (
 	"net"
 
 	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/mempool/lease"
-	"github.com/softroce/softroce-xdp/mempool/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )

@@ -15,7 +15,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
-	"github.com/softroce/softroce-xdp/mempool/directory/etcd/etcdtest"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/server"
@@ -24,6 +23,7 @@ import (
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/etcd"
 )
 
 const (

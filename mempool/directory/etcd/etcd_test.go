@@ -16,7 +16,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
-	"github.com/softroce/softroce-xdp/mempool/directory/etcd/etcdtest"
+	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/etcd"
 )
 
 // patience bounds waits for what must happen.

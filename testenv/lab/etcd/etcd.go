@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdtest runs an etcd for tests (package etcd-server of Debian and Ubuntu).
-package etcdtest
+// Package etcd runs an etcd for tests (package etcd-server of Debian and Ubuntu).
+package etcd
 
 import (
 	"fmt"
