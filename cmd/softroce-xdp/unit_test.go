@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/testenv/lab/confine"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/script"
 )
 
 // unitFile is the unit that is installed.
@@ -24,7 +25,7 @@ func TestUnderTheUnit(t *testing.T) {
 		Files: []string{"testdata/net/foreground.txt", "testdata/unit/nic.txt", "testdata/unit/pool.txt"},
 		Cmds:  commands, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			if err := buildHosts(env); err != nil {
+			if err := script.BuildHosts(env); err != nil {
 				return err
 			}
 			name, value, _ := strings.Cut(confine.Prepare(t, unitFile, filepath.Dir(env.WorkDir)), "=")
