@@ -70,14 +70,14 @@ func (s *CardStatus) Judge(in CardInput) {
 	}
 	switch {
 	case !s.Agent.Alive:
-		say("no agent runs: the last rates stay; run `softroce-xdp card attach %s` to start one", s.Card)
+		say("no agent runs: the last rates stay; run `softroce-card attach %s` to start one", s.Card)
 	case s.Agent.HeartbeatAgeNs > int64(in.BeatLimit):
 		say("the agent (pid %d) lives but its heartbeat is %s old: end it and attach again", s.Agent.PID, cli.Nanos(s.Agent.HeartbeatAgeNs))
 	case fresh > 0:
 		say("%d nodes have no rate yet: the agent begins with them within a second", fresh)
 	}
 	if s.Destinations == 0 {
-		say("the card has no nodes: run `softroce-xdp card attach --nodes FILE %s`", s.Card)
+		say("the card has no nodes: run `softroce-card attach --nodes FILE %s`", s.Card)
 	}
 	if s.Agent.Alive && s.Version != s.BinaryVersion {
 		say("the agent is of version %s, this binary is %s: end the agent and attach again", s.Version, s.BinaryVersion)

@@ -37,7 +37,7 @@ type Sender struct {
 // Write prints it for people.
 func (p *Precredit) Write(w io.Writer) {
 	if !p.Active {
-		fmt.Fprintf(w, "%s: pre-credit is off; `softroce-xdp card precredit enable` turns it on\n", p.Interface)
+		fmt.Fprintf(w, "%s: pre-credit is off; `softroce-card precredit enable` turns it on\n", p.Interface)
 		return
 	}
 	fmt.Fprintf(w, "%s: %d senders, budget %d bytes, %d free, %d outstanding\n", p.Interface, len(p.Senders), p.BudgetBytes, p.FreeBytes, p.OutstandingBytes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command simcard simulates the RTL of the card until it is interrupted. Drivers connect to the
-// socket that it makes, for example with `softroce-xdp card status unix:/run/card.sock`. The
+// socket that it makes, for example with `softroce-card status unix:/run/card.sock`. The
 // clock of the card follows CLOCK_MONOTONIC.
 package main
 

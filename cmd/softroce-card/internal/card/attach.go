@@ -30,8 +30,8 @@ import (
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 )
 
-// cardSettings are the flags of card attach.
-type cardSettings struct {
+// attachSettings are the flags of attach.
+type attachSettings struct {
 	nodeFile string
 	node     uint32
 	policy   []string
@@ -39,8 +39,8 @@ type cardSettings struct {
 	changed  map[string]string // the parameters of policy
 }
 
-func newCardAttach(a *cardApp) *cobra.Command {
-	var s cardSettings
+func newAttach(a *app) *cobra.Command {
+	var s attachSettings
 	cmd := &cobra.Command{
 		Use:   "attach DEV",
 		Short: "Run the policy for the destinations of a card",
@@ -51,7 +51,7 @@ and keeps the last rates when attach ends.
 The destinations are the nodes in the registers of the card (block nodes). With --nodes
 they are written there first, from a node file; of a node with several addresses, the
 first is used. The port of a node that has the same number and address as before stays.`,
-		Example: "  softroce-xdp card attach --nodes nodes.yaml --node 1 0000:03:00.0\n  softroce-xdp card attach --policy mode=literal unix:/run/card.sock",
+		Example: "  softroce-card attach --nodes nodes.yaml --node 1 0000:03:00.0\n  softroce-card attach --policy mode=literal unix:/run/card.sock",
 		Args:    cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseCard(args[0])
@@ -67,12 +67,12 @@ first is used. The port of a node that has the same number and address as before
 	f := cmd.Flags()
 	f.StringVar(&s.nodeFile, "nodes", "", "node file: numbers, addresses and priorities of the nodes (default: what the card has)")
 	f.Var(cli.CountVar(&s.node, 1, table.MaxNode), "node", "number of this node in the node file (default: what the card has)")
-	f.Var(policy.ListVar(&s.policy), "policy", "a policy parameter, name=value; may be repeated (see card policy set)")
+	f.Var(policy.ListVar(&s.policy), "policy", "a policy parameter, name=value; may be repeated (see policy set)")
 	return cmd
 }
 
 // check reads the node file and the parameters before the card is opened.
-func (s *cardSettings) check() error {
+func (s *attachSettings) check() error {
 	var err error
 	if s.changed, err = cardPolicyFlags(s.policy); err != nil {
 		return err
@@ -96,10 +96,10 @@ func (s *cardSettings) check() error {
 }
 
 // attachCard runs the agent of a card until it is interrupted or the card fails.
-func (a *cardApp) attachCard(cmd *cobra.Command, id *cardID, s *cardSettings) error {
+func (a *app) attachCard(cmd *cobra.Command, id *cardID, s *attachSettings) error {
 	lock, err := loader.TakeLock(a.cardDir(), id.file)
 	if errors.Is(err, loader.ErrAgentRunning) {
-		return fmt.Errorf("%s: %s: `softroce-xdp card status %s` shows it", id.name, strings.TrimPrefix(err.Error(), id.file+": "), id.name)
+		return fmt.Errorf("%s: %s: `softroce-card status %s` shows it", id.name, strings.TrimPrefix(err.Error(), id.file+": "), id.name)
 	}
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (a *cardApp) attachCard(cmd *cobra.Command, id *cardID, s *cardSettings) er
 }
 
 // apply writes nodes and parameters to the card.
-func (s *cardSettings) apply(c *hwoffload.Card) (*table.Table, error) {
+func (s *attachSettings) apply(c *hwoffload.Card) (*table.Table, error) {
 	t, err := table.New(c)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func cardNodes(file *nodefile.File, t *table.Table) (list []table.Node) {
 }
 
 // runCard serves the card to the other commands, and runs the agent.
-func (a *cardApp) runCard(cmd *cobra.Command, id *cardID, s *cardSettings, c *hwoffload.Card, t *table.Table) error {
+func (a *app) runCard(cmd *cobra.Command, id *cardID, s *attachSettings, c *hwoffload.Card, t *table.Table) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	listener, err := a.listenCard(id)
@@ -210,7 +210,7 @@ func (a *cardApp) runCard(cmd *cobra.Command, id *cardID, s *cardSettings, c *hw
 
 // listenCard makes the socket of the other commands. The caller has the lock of the card, so one
 // that is there is of a process that was killed.
-func (a *cardApp) listenCard(id *cardID) (net.Listener, error) {
+func (a *app) listenCard(id *cardID) (net.Listener, error) {
 	path := a.cardSocket(id)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -233,14 +233,14 @@ func policyMode(t *table.Table) string {
 	return bpf.ParamsAs[fourcase.Params](&p).Mode.String()
 }
 
-// heartbeatPeriod is the time between two heartbeats of card attach; an agent whose heartbeat is
+// heartbeatPeriod is the time between two heartbeats of attach; an agent whose heartbeat is
 // older than heartbeatLimit does not work.
 const (
 	heartbeatPeriod = 500 * time.Millisecond
 	heartbeatLimit  = 5 * time.Second
 )
 
-// cardState is what card attach tells the other commands, in a file of the run directory. The
+// cardState is what attach tells the other commands, in a file of the run directory. The
 // time of the file is that of the last heartbeat.
 type cardState struct {
 	Card     string    `json:"card"`
@@ -252,7 +252,7 @@ type cardState struct {
 	beat time.Time
 }
 
-func (a *cardApp) cardStatePath(id *cardID) string {
+func (a *app) cardStatePath(id *cardID) string {
 	return filepath.Join(a.cardDir(), id.file+".json")
 }
 

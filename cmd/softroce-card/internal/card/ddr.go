@@ -16,24 +16,24 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 )
 
-func newCardDDR(a *cardApp) *cobra.Command {
+func newDDR(a *app) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "ddr",
 		Short: "Read and write the memory of a card",
 		Long: `Ddr accesses the 16 GB of the card's memory through its window of 256 MB. Addresses are
 bytes from its start: bits 32 and 33 are the bank.`,
-	}, newCardDDRRead(a), newCardDDRWrite(a))
+	}, newDDRRead(a), newDDRWrite(a))
 }
 
 // ddrChunk is the length of one access to the memory.
 const ddrChunk = 1 << 20
 
-func newCardDDRRead(a *cardApp) *cobra.Command {
+func newDDRRead(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "read DEV ADDRESS LENGTH",
 		Short:   "Write memory of a card to standard output",
 		Long:    `Read writes the bytes to standard output. The length may have a unit: 4K, 1M, 2G.`,
-		Example: "  softroce-xdp card ddr read 0000:03:00.0 0x100000000 64K > bank1",
+		Example: "  softroce-card ddr read 0000:03:00.0 0x100000000 64K > bank1",
 		Args:    cli.Takes(3, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseCard(args[0])
@@ -67,12 +67,12 @@ func newCardDDRRead(a *cardApp) *cobra.Command {
 	}
 }
 
-func newCardDDRWrite(a *cardApp) *cobra.Command {
+func newDDRWrite(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "write DEV ADDRESS",
 		Short:   "Write standard input to memory of a card",
 		Long:    `Write copies standard input to the memory, until its end, and says how many bytes it had.`,
-		Example: "  softroce-xdp card ddr write 0000:03:00.0 0x100000000 < bank1",
+		Example: "  softroce-card ddr write 0000:03:00.0 0x100000000 < bank1",
 		Args:    cli.Takes(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseCard(args[0])

@@ -107,13 +107,13 @@ func (id *cardID) open() (hwoffload.Device, error) {
 }
 
 // cardDir has the files of attached cards.
-func (a *cardApp) cardDir() string { return filepath.Join(a.runDir, "cards") }
+func (a *app) cardDir() string { return filepath.Join(a.runDir, "cards") }
 
-// socket is the path at which the process of card attach serves a card to the other commands.
-func (a *cardApp) cardSocket(id *cardID) string { return filepath.Join(a.cardDir(), id.file+".sock") }
+// cardSocket is the path at which the process of attach serves a card to the other commands.
+func (a *app) cardSocket(id *cardID) string { return filepath.Join(a.cardDir(), id.file+".sock") }
 
-// openCard opens a card, through the process of card attach if there is one.
-func (a *cardApp) openCard(id *cardID) (*hwoffload.Card, error) {
+// openCard opens a card, through the process of attach if there is one.
+func (a *app) openCard(id *cardID) (*hwoffload.Card, error) {
 	return openWhenFree(id, func() (hwoffload.Device, error) {
 		if !loader.AgentAlive(a.cardDir(), id.file) {
 			return id.open()
@@ -121,7 +121,7 @@ func (a *cardApp) openCard(id *cardID) (*hwoffload.Card, error) {
 		d, err := hwoffload.Dial("unix:"+a.cardSocket(id), cardTimeout)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
-				err = fmt.Errorf("%w: card attach starts or ends (%w)", hwoffload.ErrInUse, err)
+				err = fmt.Errorf("%w: softroce-card attach starts or ends (%w)", hwoffload.ErrInUse, err)
 			}
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func cardError(id *cardID, err error) error {
 }
 
 // withTable calls f with the table of a card.
-func (a *cardApp) withTable(id *cardID, f func(c *hwoffload.Card, t *table.Table) error) error {
+func (a *app) withTable(id *cardID, f func(c *hwoffload.Card, t *table.Table) error) error {
 	return a.withCard(id, func(c *hwoffload.Card) error {
 		t, err := table.New(c)
 		if err != nil {
@@ -168,7 +168,7 @@ func (a *cardApp) withTable(id *cardID, f func(c *hwoffload.Card, t *table.Table
 }
 
 // withCard calls f with a card.
-func (a *cardApp) withCard(id *cardID, f func(c *hwoffload.Card) error) error {
+func (a *app) withCard(id *cardID, f func(c *hwoffload.Card) error) error {
 	c, err := a.openCard(id)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (a *cardApp) withCard(id *cardID, f func(c *hwoffload.Card) error) error {
 
 // oneCard returns the card of a command that works on one: the argument, or the only card that
 // is attached.
-func (a *cardApp) oneCard(args []string) (*cardID, error) {
+func (a *app) oneCard(args []string) (*cardID, error) {
 	if len(args) > 0 {
 		id, err := parseCard(args[0])
 		return &id, err
@@ -201,7 +201,7 @@ func (a *cardApp) oneCard(args []string) (*cardID, error) {
 }
 
 // attachedCards returns the names of the cards that have an agent.
-func (a *cardApp) attachedCards() (names []string, err error) {
+func (a *app) attachedCards() (names []string, err error) {
 	files, err := filepath.Glob(filepath.Join(a.cardDir(), "*.json"))
 	for _, f := range files {
 		s, err := readCardState(f)
@@ -216,7 +216,7 @@ func (a *cardApp) attachedCards() (names []string, err error) {
 }
 
 // completeCards completes names of attached cards in the shell.
-func (a *cardApp) completeCards(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeCards(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	names, _ := a.attachedCards()
 	return names, cobra.ShellCompDirectiveDefault
 }

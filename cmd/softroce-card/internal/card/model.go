@@ -19,14 +19,14 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-func newCardModel() *cobra.Command {
+func newModel() *cobra.Command {
 	return &cobra.Command{
 		Use:   "model unix:PATH",
 		Short: "Be a card: serve the model of one on a socket",
 		Long: `Model serves a card in memory on a socket, until it is interrupted. The other card commands
 use it as unix:PATH. It has all registers and the memory of a card, and executes its
 commands. It has no network: no packets arrive.`,
-		Example: "  softroce-xdp card model unix:/tmp/card.sock &\n  softroce-xdp card regs unix:/tmp/card.sock",
+		Example: "  softroce-card model unix:/tmp/card.sock &\n  softroce-card regs unix:/tmp/card.sock",
 		Args:    cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, ok := strings.CutPrefix(args[0], "unix:")

@@ -22,14 +22,14 @@ var cardParams = slices.DeleteFunc(slices.Clone(policy.All), func(p policy.Param
 	return p.Register == "window_off" || strings.HasPrefix(p.Register, "priority.")
 })
 
-func newCardPolicy(a *cardApp) *cobra.Command {
+func newPolicy(a *app) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "policy",
 		Short: "Show and change the parameters of the four-case policy of a card",
-	}, newCardPolicyShow(a), newCardPolicySet(a))
+	}, newPolicyShow(a), newPolicySet(a))
 }
 
-func newCardPolicyShow(a *cardApp) *cobra.Command {
+func newPolicyShow(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:               "show [DEV]",
@@ -54,14 +54,14 @@ func newCardPolicyShow(a *cardApp) *cobra.Command {
 	return cmd
 }
 
-func newCardPolicySet(a *cardApp) *cobra.Command {
+func newPolicySet(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set [DEV] --PARAMETER VALUE...",
 		Short: "Change parameters of the policy",
 		Long: `Set changes parameters in the registers of the card, from the next decision on; those
 that are not given stay. They last until the card is reset. Rates are written as 100M or
 2.5G, times as 500us, shares as 0.4 or 40%.`,
-		Example:           "  softroce-xdp card policy set 0000:03:00.0 --mode literal",
+		Example:           "  softroce-card policy set 0000:03:00.0 --mode literal",
 		Args:              cli.Takes(0, 1),
 		ValidArgsFunction: a.completeCards,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,7 +114,7 @@ func cardPolicyFlags(list []string) (map[string]string, error) {
 		name, value, _ := strings.Cut(s, "=") // policyVar has checked it
 		name = strings.TrimSpace(name)
 		if !slices.ContainsFunc(cardParams, func(p policy.Param) bool { return p.Name == name }) {
-			return nil, cli.Usagef("a card has no parameter %s: `softroce-xdp card policy show` lists those that it has", name)
+			return nil, cli.Usagef("a card has no parameter %s: `softroce-card policy show` lists those that it has", name)
 		}
 		changed[name] = strings.TrimSpace(value)
 	}

@@ -20,20 +20,20 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-func newCardPrecredit(a *cardApp) *cobra.Command {
+func newPrecredit(a *app) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "precredit",
 		Short: "Show, enable and disable the pre-credit of a card",
-	}, newCardPrecreditShow(a), newCardPrecreditEnable(a), newCardPrecreditDisable(a))
+	}, newPrecreditShow(a), newPrecreditEnable(a), newPrecreditDisable(a))
 }
 
-func newCardPrecreditShow(a *cardApp) *cobra.Command {
+func newPrecreditShow(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "show [DEV]",
 		Short: "Show the list of senders and their pre-credit",
 		Long: `Show lists the nodes that the card grants pre-credit to, the largest share first, as the card
-keeps them. With --json parameters and counters are there too; card stats has the counters.`,
+keeps them. With --json parameters and counters are there too; stats has the counters.`,
 		Args:              cli.Takes(0, 1),
 		ValidArgsFunction: a.completeCards,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,7 +54,7 @@ keeps them. With --json parameters and counters are there too; card stats has th
 	return cmd
 }
 
-func (a *cardApp) readCardPrecredit(id *cardID) (*view.Precredit, error) {
+func (a *app) readCardPrecredit(id *cardID) (*view.Precredit, error) {
 	p := &view.Precredit{Interface: id.name, Senders: []view.Sender{}, Counters: map[string]uint64{}}
 	return p, a.withTable(id, func(c *hwoffload.Card, t *table.Table) (err error) {
 		if p.Active, err = credit.Active(c); err != nil {
@@ -104,7 +104,7 @@ func precreditStats(c *hwoffload.Card) (out []loader.Stat) {
 // queues by size takes (docs/congestion-control.md).
 const cardBudget = 16
 
-func newCardPrecreditEnable(a *cardApp) *cobra.Command {
+func newPrecreditEnable(a *app) *cobra.Command {
 	var link uint64
 	rtt, packet := 12*time.Microsecond, uint32(4096)
 	var budget budgetVar
@@ -115,7 +115,7 @@ func newCardPrecreditEnable(a *cardApp) *cobra.Command {
 		Long: `Enable writes the parameters of pre-credit to the card, also while it is in use: then all
 that was granted is recalled first. The card uses it with the nodes that understand it.
 It lasts until the card is reset.`,
-		Example:           "  softroce-xdp card precredit enable 0000:03:00.0 --rtt 10us --budget 1M",
+		Example:           "  softroce-card precredit enable 0000:03:00.0 --rtt 10us --budget 1M",
 		Args:              cli.Takes(0, 1),
 		ValidArgsFunction: a.completeCards,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -180,7 +180,7 @@ func (b *budgetVar) Set(s string) error {
 	return nil
 }
 
-func newCardPrecreditDisable(a *cardApp) *cobra.Command {
+func newPrecreditDisable(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "disable [DEV]",
 		Short:             "Have a card grant and use no pre-credit",

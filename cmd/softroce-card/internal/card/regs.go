@@ -16,7 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/nearest"
 )
 
-func newCardRegs(a *cardApp) *cobra.Command {
+func newRegs(a *app) *cobra.Command {
 	var asJSON, all bool
 	element := anyElement
 	cmd := &cobra.Command{
@@ -26,7 +26,7 @@ func newCardRegs(a *cardApp) *cobra.Command {
 fields. Of arrays it shows the elements that differ from their reset values, unless
 --element or --all says otherwise. Reading changes nothing. A command (WO) reads 0.
 docs/card-registers.md has the meaning of all registers.`,
-		Example:           "  softroce-xdp card regs 0000:03:00.0\n  softroce-xdp card regs 0000:03:00.0 dest --element 3",
+		Example:           "  softroce-card regs 0000:03:00.0\n  softroce-card regs 0000:03:00.0 dest --element 3",
 		Args:              cli.Takes(1, 2),
 		ValidArgsFunction: a.completeCards,
 		RunE: func(cmd *cobra.Command, args []string) error {

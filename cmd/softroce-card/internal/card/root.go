@@ -12,14 +12,14 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-// cardApp has the settings that the commands of cards share.
-type cardApp struct {
+// app has the settings that the commands of cards share.
+type app struct {
 	runDir string
 	log    cli.LogFlags
 }
 
 func New() *cobra.Command {
-	a := &cardApp{runDir: loader.DefaultRunDir}
+	a := &app{runDir: loader.DefaultRunDir}
 	root := &cobra.Command{
 		Short: "Drive a card that does in hardware what softroce-xdp does on an interface",
 		Long: `softroce-card has the counterparts of the commands of softroce-xdp for interfaces. The card,
@@ -40,6 +40,6 @@ other commands reach the card through it. [DEV] may be left out if one card is a
 		}
 		return nil
 	}
-	root.AddCommand(newCardAttach(a), newCardStatus(a), newCardTable(a), newCardPolicy(a), newCardPrecredit(a), newCardStats(a), newCardDDR(a), newCardRegs(a), newCardModel())
+	root.AddCommand(newAttach(a), newStatus(a), newTable(a), newPolicy(a), newPrecredit(a), newStats(a), newDDR(a), newRegs(a), newModel())
 	return root
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader/nodefile"
 )
 
-func newCardStatus(a *cardApp) *cobra.Command {
+func newStatus(a *app) *cobra.Command {
 	var asJSON, check bool
 	cmd := &cobra.Command{
 		Use:   "status [DEV...]",
@@ -74,7 +74,7 @@ the cards that are attached. Lines that begin with ! are problems, with what to 
 	return cmd
 }
 
-func (a *cardApp) readCardStatus(name string) (*view.CardStatus, error) {
+func (a *app) readCardStatus(name string) (*view.CardStatus, error) {
 	id, err := parseCard(name)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func cardPorts(c *hwoffload.Card, t *table.Table) (ports []view.CardPort) {
 	return ports
 }
 
-func newCardTable(a *cardApp) *cobra.Command {
+func newTable(a *app) *cobra.Command {
 	var out cli.Output
 	key := cli.Choice{Value: "node", Of: view.SortKeys()}
 	cmd := &cobra.Command{
@@ -159,7 +159,7 @@ there; interface is the name of the card.`,
 	return cmd
 }
 
-func (a *cardApp) readCardTable(id *cardID, before *view.Table, key string) (t *view.Table, err error) {
+func (a *app) readCardTable(id *cardID, before *view.Table, key string) (t *view.Table, err error) {
 	err = a.withTable(id, func(_ *hwoffload.Card, tab *table.Table) error {
 		rows, err := tab.Rows()
 		if err != nil {
@@ -183,13 +183,13 @@ func (a *cardApp) readCardTable(id *cardID, before *view.Table, key string) (t *
 
 func writeCardTable(w io.Writer, t *view.Table) {
 	if len(t.Destinations) == 0 {
-		fmt.Fprintf(w, "%s: no nodes; `softroce-xdp card attach --nodes FILE` writes them\n", t.Interface)
+		fmt.Fprintf(w, "%s: no nodes; `softroce-card attach --nodes FILE` writes them\n", t.Interface)
 		return
 	}
 	view.WriteTable(w, t)
 }
 
-func newCardStats(a *cardApp) *cobra.Command {
+func newStats(a *app) *cobra.Command {
 	var out cli.Output
 	var all bool
 	cmd := &cobra.Command{

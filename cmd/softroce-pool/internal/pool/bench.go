@@ -159,7 +159,7 @@ func (b *Bench) waitForSpace(ctx context.Context, n *node.Node) error {
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err() // the user wants no answer any more
 			}
-			return fmt.Errorf("%w: %s of %s after %v: see `softroce-xdp pool status`", ErrSpace, cli.Bytes(leased), cli.Bytes(b.Size), b.Timeout)
+			return fmt.Errorf("%w: %s of %s after %v: see `softroce-pool status`", ErrSpace, cli.Bytes(leased), cli.Bytes(b.Size), b.Timeout)
 		}
 	}
 }

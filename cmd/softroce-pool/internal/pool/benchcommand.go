@@ -15,19 +15,19 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// poolBenchFlags are those of pool bench.
-type poolBenchFlags struct {
-	poolClientFlags
+// benchFlags are those of bench.
+type benchFlags struct {
+	clientFlags
 	name, bytes, local string
 	length             time.Duration
 }
 
-func newPoolBench(a *host.App) *cobra.Command {
-	p := poolBenchFlags{length: 2 * time.Second}
+func newBench(a *host.App) *cobra.Command {
+	p := benchFlags{length: 2 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "bench HOST[:PORT]",
 		Short: "Measure accesses to the memory of a server",
-		Long: `Bench leases memory of a host with "pool serve", and uses it as memory of which a part is
+		Long: `Bench leases memory of a host with "softroce-pool serve", and uses it as memory of which a part is
 local. It measures reads and writes at random and in order: the times of pages that come
 from the pool and go there, and the bandwidth. A READ of 4 KiB without the memory manager,
 measured in the same run, is what to compare with.`,
@@ -44,7 +44,7 @@ measured in the same run, is what to compare with.`,
 }
 
 // bench returns what the flags say.
-func (p *poolBenchFlags) bench() (b Bench, err error) {
+func (p *benchFlags) bench() (b Bench, err error) {
 	if b.Size, err = cli.ParseBytes(p.bytes); err != nil {
 		return b, cli.Usage(fmt.Errorf("--bytes: %w", err))
 	}
@@ -64,8 +64,8 @@ func (p *poolBenchFlags) bench() (b Bench, err error) {
 	return b, nil
 }
 
-func (p *poolBenchFlags) run(a *host.App, cmd *cobra.Command, host string) error {
-	at, err := poolServer(host)
+func (p *benchFlags) run(a *host.App, cmd *cobra.Command, host string) error {
+	at, err := serverAddress(host)
 	if err != nil {
 		return err
 	}

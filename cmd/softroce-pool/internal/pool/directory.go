@@ -23,15 +23,15 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// poolDirectory is the flag --directory.
-type poolDirectory struct{ url string }
+// directoryFlag is the flag --directory.
+type directoryFlag struct{ url string }
 
-func (d *poolDirectory) flags(cmd *cobra.Command, usage string) {
+func (d *directoryFlag) flags(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVar(&d.url, "directory", "", usage)
 }
 
 // open returns the directory, or nil without the flag.
-func (d *poolDirectory) open() (directory.Directory, error) {
+func (d *directoryFlag) open() (directory.Directory, error) {
 	if d.url == "" {
 		return nil, nil
 	}
@@ -42,19 +42,19 @@ func (d *poolDirectory) open() (directory.Directory, error) {
 	return e, nil
 }
 
-// poolAnnouncement is how pool serve is listed in a directory.
-type poolAnnouncement struct {
-	poolDirectory
+// announcement is how serve lists a server in a directory.
+type announcement struct {
+	directoryFlag
 	name string
 }
 
-func (p *poolAnnouncement) flags(cmd *cobra.Command) {
-	p.poolDirectory.flags(cmd, "URL of an etcd where this server is listed, such as http://HOST:2379")
+func (p *announcement) flags(cmd *cobra.Command) {
+	p.directoryFlag.flags(cmd, "URL of an etcd where this server is listed, such as http://HOST:2379")
 	cmd.Flags().StringVar(&p.name, "name", hostName(), "name of this server in the directory")
 }
 
 // check returns the directory, or nil without one.
-func (p *poolAnnouncement) check() (directory.Directory, error) {
+func (p *announcement) check() (directory.Directory, error) {
 	d, err := p.open()
 	if d == nil || err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (p *poolAnnouncement) check() (directory.Directory, error) {
 }
 
 // run lists a server until ctx ends. Without a directory it does nothing.
-func (p *poolAnnouncement) run(ctx context.Context, d directory.Directory, dev verbs.Device, srv *server.Server, errs io.Writer) (wait func(), err error) {
+func (p *announcement) run(ctx context.Context, d directory.Directory, dev verbs.Device, srv *server.Server, errs io.Writer) (wait func(), err error) {
 	if d == nil {
 		return func() {}, nil
 	}
@@ -116,7 +116,7 @@ func reachable(dev verbs.Device, at net.Addr) (string, error) {
 }
 
 // runSpread joins all servers of a directory.
-func (p *poolJoinFlags) runSpread(a *host.App, cmd *cobra.Command, d directory.Directory, demand uint64) error {
+func (p *joinFlags) runSpread(a *host.App, cmd *cobra.Command, d directory.Directory, demand uint64) error {
 	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
 		j := Spreader{
 			Device: dev, Directory: d, Config: spread.Config{
@@ -129,7 +129,7 @@ func (p *poolJoinFlags) runSpread(a *host.App, cmd *cobra.Command, d directory.D
 }
 
 // statusOf prints the servers that are listed in the directory.
-func (p *poolClientFlags) statusOf(cmd *cobra.Command, d directory.Directory) error {
+func (p *clientFlags) statusOf(cmd *cobra.Command, d directory.Directory) error {
 	ctx, cancel := p.bounded(cmd.Context())
 	defer cancel()
 	list, err := d.Servers(ctx)

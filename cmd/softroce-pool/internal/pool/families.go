@@ -7,8 +7,8 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/lease"
 )
 
-// poolFamilies are the metrics, in the order of the text.
-func poolFamilies() []cli.MetricFamily { return families }
+// Families are the metrics, in the order of the text.
+func Families() []cli.MetricFamily { return families }
 
 var families cli.MetricFamilies
 
@@ -47,14 +47,14 @@ var (
 	nodeByNetwork = families.Counter("pool_node_network_periods", "predicted periods that the neural network decided", "server", "node")
 )
 
-// poolMetrics has the samples of servers.
-type poolMetrics struct{ cli.MetricSet }
+// samples has the samples of servers.
+type samples struct{ cli.MetricSet }
 
 // absent adds a server of the memory pool that does not answer.
-func (s *poolMetrics) absent(at string) { s.Add(poolUp, 0, at) }
+func (s *samples) absent(at string) { s.Add(poolUp, 0, at) }
 
 // server adds the state of a server of the memory pool, and its nodes.
-func (s *poolMetrics) server(at string, p *lease.Status) {
+func (s *samples) server(at string, p *lease.Status) {
 	bytes := func(slabs int) float64 { return float64(slabs) * float64(p.SlabBytes) }
 	leased := 0
 	for _, n := range p.Nodes {

@@ -20,22 +20,22 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// poolJoinFlags are those of pool join.
-type poolJoinFlags struct {
-	poolClientFlags
+// joinFlags are those of join.
+type joinFlags struct {
+	clientFlags
 	nodeFlags
-	directory poolDirectory
+	directory directoryFlag
 	count     uint64
 	check     bool
 	mirror    bool
 }
 
-func newPoolJoin(a *host.App) *cobra.Command {
-	var p poolJoinFlags
+func newJoin(a *host.App) *cobra.Command {
+	var p joinFlags
 	cmd := &cobra.Command{
 		Use:   "join [HOST[:PORT]]",
 		Short: "Lease memory of a server, and check it",
-		Long: `Join leases memory of a host with "pool serve" until Ctrl-C, and prints the lease of each
+		Long: `Join leases memory of a host with "softroce-pool serve" until Ctrl-C, and prints the lease of each
 period. With --check it writes each page of the lease and compares what it reads back;
 the server then sees the space as used.
 
@@ -47,7 +47,7 @@ more where more is free. With --mirror each page is on two servers.`,
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(a, cmd, args) },
 	}
-	p.poolClientFlags.flags(a, cmd)
+	p.clientFlags.flags(a, cmd)
 	p.nodeFlags.flags(cmd, "memory that this node wants")
 	f := cmd.Flags()
 	f.VarP(cli.BigVar(&p.count, 1), "count", "c", "periods; without it until Ctrl-C")
@@ -67,8 +67,8 @@ func hostName() string {
 	return name[:min(len(name), lease.MaxName)]
 }
 
-// poolServer returns the address of an argument.
-func poolServer(arg string) (string, error) {
+// serverAddress returns the address of an argument.
+func serverAddress(arg string) (string, error) {
 	at, err := cli.ParseAddress(arg, server.Port)
 	if err == nil && strings.HasPrefix(at, ":") {
 		err = fmt.Errorf("%q: the host is missing: write HOST or HOST:PORT", arg)
@@ -79,7 +79,7 @@ func poolServer(arg string) (string, error) {
 	return at, nil
 }
 
-func (p *poolJoinFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
+func (p *joinFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
 	d, err := p.directory.open()
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (p *poolJoinFlags) run(a *host.App, cmd *cobra.Command, args []string) erro
 	if d != nil {
 		return p.runSpread(a, cmd, d, config.Demand)
 	}
-	at, err := poolServer(args[0])
+	at, err := serverAddress(args[0])
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (p *poolJoinFlags) run(a *host.App, cmd *cobra.Command, args []string) erro
 }
 
 // withDevice calls f with a device that is open meanwhile. The context ends at Ctrl-C.
-func (p *poolClientFlags) withDevice(a *host.App, cmd *cobra.Command, f func(context.Context, verbs.Device) error) error {
+func (p *clientFlags) withDevice(a *host.App, cmd *cobra.Command, f func(context.Context, verbs.Device) error) error {
 	ctx, stop := cli.Interruptible(cmd.Context())
 	defer stop()
 	dev, _, err := p.OpenConnector(ctx, a)
@@ -130,13 +130,13 @@ func wrongData(err error) error {
 	return err
 }
 
-func newPoolStatus(a *host.App) *cobra.Command {
-	var p poolClientFlags
-	var from poolDirectory
+func newStatus(a *host.App) *cobra.Command {
+	var p clientFlags
+	var from directoryFlag
 	cmd := &cobra.Command{
 		Use:   "status [HOST[:PORT]]",
 		Short: "Show the nodes and leases of a server",
-		Long: `Status shows the memory of a host with "pool serve", its nodes, and what each of them
+		Long: `Status shows the memory of a host with "softroce-pool serve", its nodes, and what each of them
 has. Without --json, PLANNED is what a node is to have, and LEASED what it has.
 With --directory instead of a host, it shows the servers that are listed there, and what their
 nodes lease.`,
@@ -152,7 +152,7 @@ nodes lease.`,
 			if d != nil {
 				return p.statusOf(cmd, d)
 			}
-			at, err := poolServer(args[0])
+			at, err := serverAddress(args[0])
 			if err != nil {
 				return err
 			}
@@ -167,7 +167,7 @@ nodes lease.`,
 }
 
 // ask asks a server by a device of its own, and prints the state that is the answer.
-func (p *poolClientFlags) ask(a *host.App, cmd *cobra.Command, question func(context.Context, verbs.Device) (lease.Status, error)) error {
+func (p *clientFlags) ask(a *host.App, cmd *cobra.Command, question func(context.Context, verbs.Device) (lease.Status, error)) error {
 	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
 		ctx, cancel := p.bounded(ctx)
 		defer cancel()
@@ -179,7 +179,7 @@ func (p *poolClientFlags) ask(a *host.App, cmd *cobra.Command, question func(con
 	})
 }
 
-func (p *poolClientFlags) print(w io.Writer, s lease.Status) error {
+func (p *clientFlags) print(w io.Writer, s lease.Status) error {
 	if p.json {
 		return cli.WriteJSON(w, s)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // learner is the planner of a server. Its samples are next to the state file, and survive a restart with it.
-func (s *poolServeFlags) learner(complaints io.Writer) (*planner.Planner, error) {
+func (s *serveFlags) learner(complaints io.Writer) (*planner.Planner, error) {
 	c := planner.Config{Train: planner.Process, Report: func(err error) { fmt.Fprintln(complaints, err) }}
 	if s.state != "" {
 		c.File = s.state + ".samples"

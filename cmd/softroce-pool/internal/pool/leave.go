@@ -17,8 +17,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-func newPoolLeave(a *host.App) *cobra.Command {
-	var p poolClientFlags
+func newLeave(a *host.App) *cobra.Command {
+	var p clientFlags
 	name := hostName()
 	cmd := &cobra.Command{
 		Use:   "leave HOST[:PORT]",
@@ -28,7 +28,7 @@ ticket that it gave the node: the commands that join keep it in a file, which th
 can read on the same host. It prints the state of the pool afterwards.`,
 		Args: cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := poolServer(args[0])
+			at, err := serverAddress(args[0])
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func leavePool(ctx context.Context, a *host.App, dev verbs.Device, at, name stri
 	return s, err
 }
 
-// keepTicket returns a function that stores the ticket of a node for pool leave. The node works without that.
+// keepTicket returns a function that stores the ticket of a node for leave. The node works without that.
 func keepTicket(runDir, name string, errs io.Writer) func(*node.Node) {
 	return func(n *node.Node) {
 		dir, err := Default(runDir)
@@ -70,7 +70,7 @@ func keepTicket(runDir, name string, errs io.Writer) func(*node.Node) {
 			err = dir.Keep(n.RemoteAddr(), name, n.Ticket())
 		}
 		if err != nil {
-			fmt.Fprintf(errs, "the ticket of node %s cannot be stored, so `softroce-xdp pool leave` cannot end its lease: %v\n", name, err)
+			fmt.Fprintf(errs, "the ticket of node %s cannot be stored, so `softroce-pool leave` cannot end its lease: %v\n", name, err)
 		}
 	}
 }

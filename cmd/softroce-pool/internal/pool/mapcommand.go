@@ -21,9 +21,9 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// poolMapFlags are those of pool map.
-type poolMapFlags struct {
-	poolClientFlags
+// mapFlags are those of map.
+type mapFlags struct {
+	clientFlags
 	nodeFlags
 	local    string
 	accesses uint64
@@ -33,13 +33,13 @@ type poolMapFlags struct {
 	deadline time.Duration
 }
 
-func newPoolMap(a *host.App) *cobra.Command {
-	p := poolMapFlags{accesses: 20000, repeat: 1, seed: 1, deadline: vmm.DefaultDeadline}
+func newMap(a *host.App) *cobra.Command {
+	p := mapFlags{accesses: 20000, repeat: 1, seed: 1, deadline: vmm.DefaultDeadline}
 	cmd := &cobra.Command{
 		Use:   "map HOST[:PORT]",
 		Short: "Use memory of a server as a byte slice, and check it",
 		Long: `Map makes a byte slice of --bytes of which --local is in this host's memory, and the rest
-at a host with "pool serve". It fills the slice, accesses it at random, adds it up and
+at a host with "softroce-pool serve". It fills the slice, accesses it at random, adds it up and
 hashes it, and prints what each step took. PAGE-INS are first accesses to pages that
 were not in the memory of this host.
 
@@ -48,7 +48,7 @@ Ctrl-C ends map before. It needs Linux 6.6 and the right to use userfaultfd. The
 		Args: cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(a, cmd, args[0]) },
 	}
-	p.poolClientFlags.flags(a, cmd)
+	p.clientFlags.flags(a, cmd)
 	p.nodeFlags.flags(cmd, "length of the slice")
 	f := cmd.Flags()
 	f.StringVar(&p.local, "local", "16M", "memory of this host for it, at least 64K")
@@ -61,7 +61,7 @@ Ctrl-C ends map before. It needs Linux 6.6 and the right to use userfaultfd. The
 }
 
 // config returns what the flags say.
-func (p *poolMapFlags) config() (c vmm.Config, n node.Config, err error) {
+func (p *mapFlags) config() (c vmm.Config, n node.Config, err error) {
 	if n, err = p.nodeFlags.config(); err != nil {
 		return c, n, err
 	}
@@ -83,8 +83,8 @@ func (p *poolMapFlags) config() (c vmm.Config, n node.Config, err error) {
 	return c, n, nil
 }
 
-func (p *poolMapFlags) run(a *host.App, cmd *cobra.Command, host string) error {
-	at, err := poolServer(host)
+func (p *mapFlags) run(a *host.App, cmd *cobra.Command, host string) error {
+	at, err := serverAddress(host)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (p *poolMapFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 	}
 	ctx, stop := cli.Interruptible(cmd.Context())
 	defer stop()
-	name, err := json.Marshal(poolMapStore{
+	name, err := json.Marshal(mapStore{
 		RunDir: a.RunDir, PinRoot: a.PinRoot, Dev: p.Iface, Spin: p.Spin, PreCredit: p.Precredit, LargeDSCP: p.LargeDSCP,
 		Server: at, Name: n.Name, Period: n.Period, Demand: n.Demand, Timeout: p.timeout,
 	})
@@ -119,8 +119,8 @@ func (p *poolMapFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 	return err
 }
 
-// poolMapStore is the store of pool map, as its handler process gets it.
-type poolMapStore struct {
+// mapStore is the store of map, as its handler process gets it.
+type mapStore struct {
 	RunDir, PinRoot, Dev string
 	Spin                 time.Duration
 	PreCredit            bool
@@ -145,7 +145,7 @@ func newMapProcess() *cobra.Command {
 		PersistentPreRun: func(*cobra.Command, []string) {},
 		RunE: func(*cobra.Command, []string) error {
 			vmm.Main(func(name string) (vmm.Store, error) {
-				var s poolMapStore
+				var s mapStore
 				if err := json.Unmarshal([]byte(name), &s); err != nil {
 					return nil, err
 				}
@@ -156,7 +156,7 @@ func newMapProcess() *cobra.Command {
 	}
 }
 
-func (s *poolMapStore) open() (vmm.Store, error) {
+func (s *mapStore) open() (vmm.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
 	e := host.EngineFlags{Iface: s.Dev, Spin: s.Spin, Precredit: s.PreCredit, LargeDSCP: s.LargeDSCP}

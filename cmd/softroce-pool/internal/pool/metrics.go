@@ -18,15 +18,15 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/node"
 )
 
-// poolMetricsFlags are those of pool metrics.
-type poolMetricsFlags struct {
+// metricsFlags are those of metrics.
+type metricsFlags struct {
 	device  host.EngineFlags
 	output  string
 	timeout time.Duration
 }
 
-func newPoolMetrics(a *host.App) *cobra.Command {
-	m := poolMetricsFlags{timeout: 5 * time.Second}
+func newMetrics(a *host.App) *cobra.Command {
+	m := metricsFlags{timeout: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "metrics HOST[:PORT]...",
 		Short: "Print the metrics of servers for Prometheus",
@@ -52,10 +52,10 @@ would keep other programs from opening theirs.`,
 	return cmd
 }
 
-func (m *poolMetricsFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
+func (m *metricsFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
 	var servers []string
 	for _, arg := range args {
-		at, err := poolServer(arg)
+		at, err := serverAddress(arg)
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (m *poolMetricsFlags) run(a *host.App, cmd *cobra.Command, args []string) e
 	}
 	ctx, stop := cli.Interruptible(cmd.Context())
 	defer stop()
-	var set poolMetrics
+	var set samples
 	err := m.servers(ctx, a, &set, servers)
 	if ctx.Err() != nil {
 		return errors.Join(err, ctx.Err()) // the servers that were not asked are not down
@@ -82,7 +82,7 @@ func (m *poolMetricsFlags) run(a *host.App, cmd *cobra.Command, args []string) e
 }
 
 // servers asks the servers.
-func (m *poolMetricsFlags) servers(ctx context.Context, a *host.App, set *poolMetrics, servers []string) error {
+func (m *metricsFlags) servers(ctx context.Context, a *host.App, set *samples, servers []string) error {
 	down := func(err error) error {
 		for _, at := range servers {
 			set.absent(at)

@@ -14,8 +14,8 @@ import (
 const odd = "a\"b\\c\nd\xff"
 
 // twoServers are the metrics of two servers of a pool, of which one does not answer.
-func twoServers() *poolMetrics {
-	var s poolMetrics
+func twoServers() *samples {
+	var s samples
 	s.absent("10.0.0.9:7178")
 	s.server("10.0.0.2:7178", &lease.Status{
 		SlabBytes: 4096, Slabs: 100, Free: 60, Closing: 3, Broken: 2,
@@ -64,7 +64,7 @@ func TestMetricsParsed(t *testing.T) {
 // Each family follows the rules.
 func TestMetricsNames(t *testing.T) {
 	var names script.MetricNames
-	for _, f := range poolFamilies() {
+	for _, f := range Families() {
 		names.Check(t, f.Name, f.Type, f.Help, f.Labels)
 	}
 }

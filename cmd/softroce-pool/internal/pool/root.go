@@ -27,7 +27,7 @@ More than one server needs an etcd, where the servers are listed:
   host1# softroce-pool join --directory http://host4:2379 --mirror`,
 	}
 	a.Flags(root.PersistentFlags())
-	all := []*cobra.Command{newPoolServe(a), newPoolJoin(a), newPoolMap(a), newPoolLeave(a), newPoolStatus(a), newPoolTop(a), newPoolBench(a), newPoolMetrics(a)}
+	all := []*cobra.Command{newServe(a), newJoin(a), newMap(a), newLeave(a), newStatus(a), newTop(a), newBench(a), newMetrics(a)}
 	var names []string
 	for _, c := range all {
 		names = append(names, c.Name())

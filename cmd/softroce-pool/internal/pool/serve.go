@@ -18,18 +18,18 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/server"
 )
 
-// poolServeFlags are those of pool serve.
-type poolServeFlags struct {
+// serveFlags are those of serve.
+type serveFlags struct {
 	host.EngineFlags
-	announced                  poolAnnouncement
+	announced                  announcement
 	listen, bytes, slab, state string
 	hold, grace                time.Duration
 	nodes                      uint32
 	quiet                      bool
 }
 
-func newPoolServe(a *host.App) *cobra.Command {
-	s := poolServeFlags{hold: lease.DefaultHold, grace: lease.DefaultGrace, nodes: lease.DefaultMaxNodes}
+func newServe(a *host.App) *cobra.Command {
+	s := serveFlags{hold: lease.DefaultHold, grace: lease.DefaultGrace, nodes: lease.DefaultMaxNodes}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Lend memory to other hosts",
@@ -57,7 +57,7 @@ Serve needs no privileges where the agent serves the device (attach --nic).`,
 }
 
 // config returns what the flags say.
-func (s *poolServeFlags) config() (c server.Config, err error) {
+func (s *serveFlags) config() (c server.Config, err error) {
 	if c.Bytes, err = cli.ParseBytes(s.bytes); err != nil {
 		return c, cli.Usage(fmt.Errorf("--bytes: %w", err))
 	}
@@ -75,7 +75,7 @@ func (s *poolServeFlags) config() (c server.Config, err error) {
 	return c, nil
 }
 
-func (s *poolServeFlags) run(a *host.App, cmd *cobra.Command) error {
+func (s *serveFlags) run(a *host.App, cmd *cobra.Command) error {
 	c, err := s.config()
 	if err != nil {
 		return err
@@ -135,14 +135,14 @@ func (s *poolServeFlags) run(a *host.App, cmd *cobra.Command) error {
 	return nil
 }
 
-// poolClientFlags are those of commands that ask a server.
-type poolClientFlags struct {
+// clientFlags are those of commands that ask a server.
+type clientFlags struct {
 	host.EngineFlags
 	json    bool
 	timeout time.Duration
 }
 
-func (p *poolClientFlags) flags(a *host.App, cmd *cobra.Command) {
+func (p *clientFlags) flags(a *host.App, cmd *cobra.Command) {
 	p.EngineFlags.Flags(a, cmd)
 	p.timeout = 10 * time.Second
 	f := cmd.Flags()
@@ -151,6 +151,6 @@ func (p *poolClientFlags) flags(a *host.App, cmd *cobra.Command) {
 }
 
 // bounded is a context for an answer.
-func (p *poolClientFlags) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p *clientFlags) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, p.timeout)
 }

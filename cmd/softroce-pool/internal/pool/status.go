@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pooling has what `softroce-xdp pool` does and prints.
+// Package pooling has what `softroce-pool` does and prints.
 package pool
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tickets keeps the tickets of the nodes of a user as files, so that `softroce-xdp pool leave` can end what a
+// Package tickets keeps the tickets of the nodes of a user as files, so that `softroce-pool leave` can end what a
 // node leases that another process has made (docs/memory-pool.md).
 package pool
 
@@ -61,7 +61,7 @@ func (d Dir) Keep(server net.Addr, name string, t node.Ticket) error {
 func (d Dir) Find(server net.Addr, name string) (t node.Ticket, err error) {
 	b, err := os.ReadFile(d.path(server, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return t, fmt.Errorf("node %s at %s: %w in %s: the user who has run `softroce-xdp pool join` on this host can end its lease", name, server, ErrNone, d)
+		return t, fmt.Errorf("node %s at %s: %w in %s: the user who has run `softroce-pool join` on this host can end its lease", name, server, ErrNone, d)
 	}
 	if err == nil {
 		if err = json.Unmarshal(b, &t); err != nil {

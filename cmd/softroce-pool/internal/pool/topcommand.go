@@ -16,18 +16,18 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/node"
 )
 
-// poolTopFlags are those of pool top.
-type poolTopFlags struct {
+// topFlags are those of top.
+type topFlags struct {
 	host.EngineFlags
 	interval, timeout time.Duration
 }
 
-func newPoolTop(a *host.App) *cobra.Command {
-	p := poolTopFlags{interval: time.Second, timeout: 10 * time.Second}
+func newTop(a *host.App) *cobra.Command {
+	p := topFlags{interval: time.Second, timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "top HOST[:PORT]",
 		Short: "Watch the nodes and leases of a server on the terminal",
-		Long: `Top shows the state of a host with "pool serve" live: what each node wanted and used, what
+		Long: `Top shows the state of a host with "softroce-pool serve" live: what each node wanted and used, what
 is expected of it and by which predictor, what is planned and what it has. Keys: up, down,
 page up, page down scroll, space pauses, q ends it.`,
 		Args: cli.Takes(1, 1),
@@ -40,13 +40,13 @@ page up, page down scroll, space pauses, q ends it.`,
 	return cmd
 }
 
-func (p *poolTopFlags) run(a *host.App, cmd *cobra.Command, host string) error {
-	at, err := poolServer(host)
+func (p *topFlags) run(a *host.App, cmd *cobra.Command, host string) error {
+	at, err := serverAddress(host)
 	if err != nil {
 		return err
 	}
 	if !cli.IsTerminal(os.Stdout) || !cli.IsTerminal(os.Stdin) {
-		return cli.Usagef("pool top needs a terminal: use `softroce-xdp pool status` here")
+		return cli.Usagef("top needs a terminal: use `softroce-pool status` here")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -56,7 +56,7 @@ func (p *poolTopFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 	}
 	defer dev.Close()
 	ask := func() (lease.Status, time.Time, error) {
-		bounded := poolClientFlags{timeout: p.timeout}
+		bounded := clientFlags{timeout: p.timeout}
 		ctx, cancel := bounded.bounded(ctx)
 		defer cancel()
 		s, err := node.Status(ctx, dev, at)

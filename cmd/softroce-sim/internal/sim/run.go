@@ -23,8 +23,8 @@ import (
 	"github.com/softroce/softroce-xdp/internal/progress"
 )
 
-// simRun are the flags of sim run.
-type simRun struct {
+// runFlags are the flags of run.
+type runFlags struct {
 	schemes []string
 	seeds   []uint64
 	json    bool
@@ -35,19 +35,19 @@ type simRun struct {
 	jobs    uint32
 }
 
-func newSimRun() *cobra.Command {
-	r := simRun{jobs: uint32(min(runtime.NumCPU(), maxSimJobs))}
+func newRun() *cobra.Command {
+	r := runFlags{jobs: uint32(min(runtime.NumCPU(), maxJobs))}
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO...",
 		Short: "Run scenarios with several schemes and compare them",
-		Long: `Run simulates each scenario (a YAML file or a name of ` + "`sim list`" + `) with every scheme
+		Long: `Run simulates each scenario (a YAML file or a name of ` + "`list`" + `) with every scheme
 and seed, and prints a table: the worst value over the seeds of each figure that has a
 criterion, the median of the others. What misses its criterion is marked with "!".`,
-		Example: `  softroce-xdp sim run incast-8
-  softroce-xdp sim run late-joiner --scheme fourcase,dcqcn --plot out
-  softroce-xdp sim run mine.yaml --seed 1,2,3,4 --csv mine.csv`,
+		Example: `  softroce-sim run incast-8
+  softroce-sim run late-joiner --scheme fourcase,dcqcn --plot out
+  softroce-sim run mine.yaml --seed 1,2,3,4 --csv mine.csv`,
 		Args:              cli.Takes(1, cli.Many),
-		ValidArgsFunction: completeSim,
+		ValidArgsFunction: complete,
 		RunE:              r.run,
 	}
 	f := cmd.Flags()
@@ -57,16 +57,16 @@ criterion, the median of the others. What misses its criterion is marked with "!
 	f.BoolVar(&r.check, "check", false, "exit with code 3 if a criterion is missed")
 	f.StringVar(&r.csv, "csv", "", "write every figure of every run to a file, one a line; - is the standard output, instead of the table")
 	f.StringVar(&r.plots, "plot", "", "draw pictures (SVG) into a directory, one or more for each scenario")
-	f.Var(cli.CountVar(&r.jobs, 1, maxSimJobs), "jobs", "runs at the same time")
+	f.Var(cli.CountVar(&r.jobs, 1, maxJobs), "jobs", "runs at the same time")
 	return cmd
 }
 
-const maxSimJobs = 1024
+const maxJobs = 1024
 
 // standardOutput is the file that --csv writes to the standard output.
 const standardOutput = "-"
 
-func (r *simRun) run(cmd *cobra.Command, args []string) error {
+func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	var jobs []experiment.Job
 	for _, name := range args {
 		s, err := readScenario(name)
@@ -102,7 +102,7 @@ func (r *simRun) run(cmd *cobra.Command, args []string) error {
 
 // open opens what the run will write, so that it does not fail after hours. A file keeps
 // what it has until there are results.
-func (r *simRun) open() (err error) {
+func (r *runFlags) open() (err error) {
 	if r.csv == standardOutput && r.json {
 		return cli.Usagef("--csv - and --json both write to the standard output: choose one")
 	}
@@ -126,7 +126,7 @@ func (r *simRun) open() (err error) {
 }
 
 // writeCSV writes all figures to where --csv says.
-func (r *simRun) writeCSV(w io.Writer, results []*experiment.Result) error {
+func (r *runFlags) writeCSV(w io.Writer, results []*experiment.Result) error {
 	write := func(w io.Writer) error { return experiment.WriteCSV(w, results) }
 	if r.csvFile == nil {
 		return write(w)
@@ -157,7 +157,7 @@ func readScenario(name string) (*scenario.Scenario, error) {
 }
 
 // show writes what the flags ask for.
-func (r *simRun) show(w io.Writer, all []*experiment.Summary, results []*experiment.Result) error {
+func (r *runFlags) show(w io.Writer, all []*experiment.Summary, results []*experiment.Result) error {
 	if r.csv != "" {
 		if err := r.writeCSV(w, results); err != nil {
 			return err

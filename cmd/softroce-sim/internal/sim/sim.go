@@ -26,11 +26,11 @@ and seed give the same figures.
 A scenario is a YAML file, or the name of one in the library that comes with the
 program: ` + "`softroce-sim list`" + `. Start your own from ` + "`softroce-sim show NAME`" + `.`,
 	}
-	root.AddCommand(newSimRun(), newSimList(), newSimShow())
+	root.AddCommand(newRun(), newList(), newShow())
 	return root
 }
 
-func newSimList() *cobra.Command {
+func newList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -42,7 +42,7 @@ func newSimList() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return cli.WriteJSON(cmd.OutOrStdout(), simListJSON(all))
+				return cli.WriteJSON(cmd.OutOrStdout(), listJSON(all))
 			}
 			lines := [][]string{{"SCENARIO", "GROUP", "TITLE"}}
 			for _, s := range all {
@@ -62,52 +62,52 @@ func newSimList() *cobra.Command {
 	return cmd
 }
 
-// simListing is `sim list --json`.
-type simListing struct {
-	Scenarios []simScenario `json:"scenarios"`
-	Schemes   []simScheme   `json:"schemes"`
+// listing is `list --json`.
+type listing struct {
+	Scenarios []listedScenario `json:"scenarios"`
+	Schemes   []listedScheme   `json:"schemes"`
 }
 
-type simScenario struct {
+type listedScenario struct {
 	Name  string `json:"name"`
 	Group string `json:"group"`
 	Title string `json:"title"`
 	About string `json:"about"`
 }
 
-type simScheme struct {
+type listedScheme struct {
 	Name       string     `json:"name"`
 	About      string     `json:"about"`
-	Parameters []simParam `json:"parameters"`
+	Parameters []listedParam `json:"parameters"`
 }
 
-type simParam struct {
+type listedParam struct {
 	Name    string `json:"name"`
 	Default string `json:"default"`
 	About   string `json:"about"`
 }
 
-func simListJSON(all []*scenario.Scenario) (l simListing) {
+func listJSON(all []*scenario.Scenario) (l listing) {
 	for _, s := range all {
-		l.Scenarios = append(l.Scenarios, simScenario{s.Name, string(s.Group), s.Title, strings.TrimSpace(s.About)})
+		l.Scenarios = append(l.Scenarios, listedScenario{s.Name, string(s.Group), s.Title, strings.TrimSpace(s.About)})
 	}
 	for _, e := range schemes.List() {
-		x := simScheme{Name: e.Name, About: e.About}
+		x := listedScheme{Name: e.Name, About: e.About}
 		for _, p := range e.Params() {
-			x.Parameters = append(x.Parameters, simParam{p[0], p[1], p[2]})
+			x.Parameters = append(x.Parameters, listedParam{p[0], p[1], p[2]})
 		}
 		l.Schemes = append(l.Schemes, x)
 	}
 	return l
 }
 
-func newSimShow() *cobra.Command {
+func newShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Print a scenario of the library, or the parameters of a scheme",
-		Example:           "  softroce-xdp sim show incast-8 > mine.yaml\n  softroce-xdp sim show swift",
+		Example:           "  softroce-sim show incast-8 > mine.yaml\n  softroce-sim show swift",
 		Args:              cli.Takes(1, 1),
-		ValidArgsFunction: completeSim,
+		ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, e := range schemes.List() {
 				if e.Name == args[0] {
@@ -132,8 +132,8 @@ func newSimShow() *cobra.Command {
 	}
 }
 
-// completeSim completes names of scenarios in the shell.
-func completeSim(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+// complete completes names of scenarios in the shell.
+func complete(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return scenario.Names(), cobra.ShellCompDirectiveDefault
 }
 
