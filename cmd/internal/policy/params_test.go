@@ -17,7 +17,7 @@ import (
 // Every parameter of the data plane's header has a name for people, and no name
 // is without one.
 func TestAllMatchesTheHeader(t *testing.T) {
-	header, err := os.ReadFile("../../../../bpf/lib/policy.h")
+	header, err := os.ReadFile("../../../bpf/lib/policy.h")
 	if err != nil {
 		t.Fatal(err)
 	}

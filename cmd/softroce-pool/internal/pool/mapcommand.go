@@ -101,7 +101,7 @@ func (p *mapFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 	if err != nil {
 		return err
 	}
-	m, err := vmm.NewMap(vmm.MapConfig{Config: c, Store: string(name), Command: []string{"/proc/self/exe", mapProcess}, StartTimeout: p.timeout + vmm.DefaultStartTimeout})
+	m, err := vmm.NewMap(vmm.MapConfig{Config: c, Store: string(name), Command: []string{"/proc/self/exe", MapProcess}, StartTimeout: p.timeout + vmm.DefaultStartTimeout})
 	if err != nil {
 		return err
 	}
@@ -131,18 +131,16 @@ type mapStore struct {
 	Demand          uint64
 }
 
-// mapProcess is the hidden command that the handler of a map and its guardian execute.
-const mapProcess = "map-process"
+// MapProcess is the hidden command that the handler of a map and its guardian execute.
+const MapProcess = "map-process"
 
 // newMapProcess does the work of the processes that softroce-pool map starts.
 func newMapProcess() *cobra.Command {
 	return &cobra.Command{
-		Use:    mapProcess,
+		Use:    MapProcess,
 		Short:  "Serve the pages of a map, as a process that map has started",
 		Hidden: true,
 		Args:   cli.Takes(0, 0),
-		// No configuration file is needed for this.
-		PersistentPreRun: func(*cobra.Command, []string) {},
 		RunE: func(*cobra.Command, []string) error {
 			vmm.Main(func(name string) (vmm.Store, error) {
 				var s mapStore

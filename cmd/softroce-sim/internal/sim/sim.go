@@ -76,8 +76,8 @@ type listedScenario struct {
 }
 
 type listedScheme struct {
-	Name       string     `json:"name"`
-	About      string     `json:"about"`
+	Name       string        `json:"name"`
+	About      string        `json:"about"`
 	Parameters []listedParam `json:"parameters"`
 }
 
