@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/softroce/softroce-xdp/examples/allreduce/ring"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
-	"github.com/softroce/softroce-xdp/rocev2/rdma/ring"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 )
 
