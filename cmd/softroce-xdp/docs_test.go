@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/softroce/softroce-xdp/bpf"
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/metrics"
+	"github.com/softroce/softroce-xdp/cmd/internal/cli"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/show"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/testenv/lab/script"
 )
 
 // root is the repository.
@@ -31,20 +31,20 @@ func TestDocsOperations(t *testing.T) {
 	}
 	var codes strings.Builder
 	codes.WriteString("| code | meaning | |\n|---|---|---|\n")
-	for _, c := range exitCodes {
-		fmt.Fprintf(&codes, "| %d | %s | %s |\n", c.number, c.meaning, c.detail)
+	for _, c := range cli.ExitCodes {
+		fmt.Fprintf(&codes, "| %d | %s | %s |\n", c.Number, c.Meaning, c.Detail)
 	}
 	var families strings.Builder
 	families.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
-	for _, f := range metrics.Families() {
+	for _, f := range show.Families() {
 		fmt.Fprintf(&families, "| `%s` | %s | %s | %s |\n", f.Name, f.Type, strings.Join(f.Labels, ", "), f.Help)
 	}
-	checkDoc(t, "docs/operations.md", map[string]string{"reasons": b.String(), "exit codes": codes.String(), "metrics": families.String()})
+	script.CheckDoc(t, script.OperationsPage, map[string]string{"reasons": b.String(), "exit codes": codes.String(), "metrics": families.String()})
 }
 
 func TestDocsTables(t *testing.T) {
-	abi, policy, maps := readFile(t, "bpf/lib/abi.h"), readFile(t, "bpf/lib/policy.h"), readFile(t, "bpf/lib/maps.h")
-	checkDoc(t, "docs/tables.md", map[string]string{
+	abi, policy, maps := script.ReadFile(t, "bpf/lib/abi.h"), script.ReadFile(t, "bpf/lib/policy.h"), script.ReadFile(t, "bpf/lib/maps.h")
+	script.CheckDoc(t, script.TablesPage, map[string]string{
 		"maps: made from bpf/lib/maps.h": mapTable(t, maps),
 		"struct dest_regs":               structTable(t, abi, "struct dest_regs"),
 		"struct sr_config":               structTable(t, abi, "struct sr_config"),
@@ -60,14 +60,14 @@ func TestDocsTables(t *testing.T) {
 func TestDocsSendLimits(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| reason | limit, unit | set by | lifted by |\n|---|---|---|---|\n")
-	rows := regexp.MustCompile(`(?m)^//\t(Limit\w+) {2,}(.{30}) (.{15}) (.+)$`).FindAllStringSubmatch(readFile(t, "rocev2/qp/sendlimit.go"), -1)
+	rows := regexp.MustCompile(`(?m)^//\t(Limit\w+) {2,}(.{30}) (.{15}) (.+)$`).FindAllStringSubmatch(script.ReadFile(t, "rocev2/qp/sendlimit.go"), -1)
 	for i, r := range rows {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", qp.SendLimit(i+1), strings.TrimSpace(r[2]), strings.TrimSpace(r[3]), r[4])
 	}
 	if last := qp.SendLimit(len(rows)); last != qp.LimitSocket {
 		t.Fatalf("%d reasons are described, up to %q; %q is the last one", len(rows), last, qp.LimitSocket)
 	}
-	checkDoc(t, "docs/transport.md", map[string]string{"send limits": b.String()})
+	script.CheckDoc(t, script.TransportPage, map[string]string{"send limits": b.String()})
 }
 
 // Links between the documents lead to existing files.
@@ -85,43 +85,6 @@ func TestDocsLinks(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
 				t.Errorf("%s: link to %s: %v", doc, m[1], err)
 			}
-		}
-	}
-}
-
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// checkDoc compares, or writes, what stands between <!-- name --> and <!-- end -->.
-func checkDoc(t *testing.T, path string, parts map[string]string) {
-	t.Helper()
-	text := readFile(t, path)
-	for name, want := range parts {
-		start := "<!-- " + name + " -->\n"
-		before, rest, ok := strings.Cut(text, start)
-		if !ok {
-			t.Fatalf("%s has no marker %q", path, start)
-		}
-		got, after, ok := strings.Cut(rest, "<!-- end -->")
-		if !ok {
-			t.Fatalf("%s: %q has no end", path, name)
-		}
-		if os.Getenv("UPDATE") == "" {
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s: %s is not as in the source: UPDATE=1 go test ./cmd/softroce-xdp -run Docs (-source +doc)\n%s", path, name, diff)
-			}
-		}
-		text = before + start + want + "<!-- end -->" + after
-	}
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

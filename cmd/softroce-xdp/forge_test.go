@@ -22,6 +22,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/testenv/lab/script"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -33,7 +34,7 @@ func forge(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 || args[0] != "a" && args[0] != "b" {
 		ts.Fatalf("usage: forge a|b ARGS")
 	}
-	top := ts.Value(hostsKey{}).(*topo.Topology)
+	top := script.Hosts(ts)
 	hosts := []*forgedHost{openForged(ts, top.Host(1), "A"), openForged(ts, top.Host(2), "B")}
 	defer func() {
 		for _, h := range hosts {
@@ -60,7 +61,7 @@ func forge(ts *testscript.TestScript, neg bool, args []string) {
 	started := 0
 	// until waits for a condition, unless the command ends.
 	until := func(what string, done func() bool) error {
-		for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(script.Patience); !done(); time.Sleep(20 * time.Millisecond) {
 			select {
 			case err := <-ended:
 				ended <- err
@@ -68,7 +69,7 @@ func forge(ts *testscript.TestScript, neg bool, args []string) {
 			default:
 			}
 			if time.Now().After(end) {
-				return fmt.Errorf("after %v: no %s", patience, what)
+				return fmt.Errorf("after %v: no %s", script.Patience, what)
 			}
 		}
 		return nil
@@ -104,7 +105,7 @@ func forge(ts *testscript.TestScript, neg bool, args []string) {
 	var exit error
 	select {
 	case exit = <-ended:
-	case <-time.After(patience):
+	case <-time.After(script.Patience):
 		_ = c.Process.Kill()
 		exit = fmt.Errorf("it goes on after SIGINT: %w", <-ended)
 	}
@@ -141,7 +142,7 @@ func openForged(ts *testscript.TestScript, h *topo.Host, name string) *forgedHos
 }
 
 func (h *forgedHost) counters() map[string]uint64 {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), script.Patience)
 	defer cancel()
 	s, err := device.ReadStatus(ctx, proto.SocketPath(h.run, "eth0"))
 	if err != nil {

@@ -5,59 +5,46 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
+	"github.com/spf13/cobra"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/cmd/internal/cli"
+	"github.com/softroce/softroce-xdp/cmd/internal/host"
+	"github.com/softroce/softroce-xdp/cmd/internal/policy"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/attach"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/compute"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/decode"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/key"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/perf"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/ping"
+	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/show"
 )
 
-// version is set by the Makefile (git describe).
-var version = "dev"
+var program = cli.Program{Name: "softroce-xdp", TableLayout: bpf.ABIVersion, Root: newRoot, Misuse: policy.Misuse, Hint: host.Hint}
 
-func main() {
-	poolMapProcess()
-	// SIGPIPE is handled: a closed output pipe must not end an attach between two interfaces,
-	// or an engine. The write returns an error instead.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { program.Main() }
 
-// run executes one command line and returns the exit code.
-func run(args []string, stdout, errOut io.Writer) int {
-	a := &app{}
-	out := &checkedOutput{Writer: stdout}
-	errOut = checkedErrors{printable.Writer{W: errOut}}
-	root := newRoot(a)
-	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	ownHelp(root)
-	cmd, err := root.ExecuteC()
-	if out.err != nil {
-		// A pipe that its reader has closed needs no message.
-		if !errors.Is(out.err, unix.EPIPE) {
-			fmt.Fprintf(errOut, "softroce-xdp: %v\n", out.err)
-		}
-		return exitSystem
+// placesOnly are the commands that read only pin-root and run-dir of the configuration file. Attach reads all of it,
+// the other commands do not read it.
+var placesOnly = []string{"detach", "status", "table", "top", "stats", "policy", "perf", "ping", "compute", "clean"}
+
+func newRoot() *cobra.Command {
+	a, log := &host.App{}, &cli.LogFlags{}
+	root := &cobra.Command{
+		Short: "A RoCEv2 NIC in software, with congestion control per destination",
+		Long: `softroce-xdp attaches XDP and TC programs to a Linux interface. From then on the
+RoCEv2 traffic through it (Linux rxe, for example) is stamped with its time of
+departure. A table has the transmit and receive times of every destination, and a
+policy sets each destination's rate from them. All other traffic passes untouched.`,
 	}
-	code := exitOf(err, a.parsed)
-	if code == exitOK {
-		return code
+	a.Flags(root.PersistentFlags())
+	log.Flags(root.PersistentFlags())
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		return a.ReadConfig(cmd, []string{"attach"}, placesOnly)
 	}
-	fmt.Fprintf(errOut, "softroce-xdp: %v\n", err)
-	var usage usageError
-	switch {
-	case code == exitUsage && (!a.parsed || errors.As(err, &usage)) && !usage.plain:
-		fmt.Fprintf(errOut, "Run '%s --help' for usage.\n", cmd.CommandPath())
-	case code == exitSystem:
-		if h := hint(err); h != "" {
-			fmt.Fprintf(errOut, "%s\n", h)
-		}
-	}
-	return code
+	root.AddCommand(attach.Commands(a, log)...)
+	root.AddCommand(show.Commands(a)...)
+	root.AddCommand(perf.New(a, log), ping.New(a), key.New(), compute.New(a), decode.New())
+	root.AddCommand(newSiblings()...)
+	return root
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/testenv/lab/confine"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/script"
 )
 
 // systemdPath is systemd as process 1.
@@ -120,9 +121,9 @@ func (b *booted) run(args ...string) string {
 
 func (b *booted) eventually(what string, done func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(script.Patience); !done(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.t.Fatalf("%s: not after %v\n%s", what, patience, b.log())
+			b.t.Fatalf("%s: not after %v\n%s", what, script.Patience, b.log())
 		}
 	}
 }

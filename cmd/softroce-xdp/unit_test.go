@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/testenv/lab/confine"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/script"
 )
 
 // unitFile is the unit that is installed.
@@ -20,11 +21,12 @@ const unitFile = "../../packaging/softroce-xdp@.service.in"
 func TestUnderTheUnit(t *testing.T) {
 	require.Root(t)
 	require.Command(t, "nsenter", "unshare", "setpriv", "ip", "mount")
+	programs := script.Build(t, "softroce-pool")
 	testscript.Run(t, testscript.Params{
 		Files: []string{"testdata/net/foreground.txt", "testdata/unit/nic.txt", "testdata/unit/pool.txt"},
 		Cmds:  commands, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			if err := buildHosts(env); err != nil {
+			if err := script.With(programs, script.BuildHosts)(env); err != nil {
 				return err
 			}
 			name, value, _ := strings.Cut(confine.Prepare(t, unitFile, filepath.Dir(env.WorkDir)), "=")

@@ -80,11 +80,11 @@ func explain(address string, err error) error {
 	var r *rdma.RejectedError
 	switch {
 	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
-		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: run `softroce-xdp pool serve` there (%w)", address, err)
+		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: run `softroce-pool serve` there (%w)", address, err)
 	case errors.As(err, &r):
 		return fmt.Errorf("%s refuses the connection: %s (%w)", address, printable.Text(strings.TrimRight(string(r.Private), "\x00")), err)
 	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer from %s: does `softroce-xdp pool serve` run there, and does the firewall admit UDP port 4791? (%w)", address, err)
+		return fmt.Errorf("no answer from %s: does `softroce-pool serve` run there, and does the firewall admit UDP port 4791? (%w)", address, err)
 	}
 	return err
 }

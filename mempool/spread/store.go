@@ -48,7 +48,7 @@ const (
 
 // Errors of Open.
 var (
-	ErrEmpty  = errors.New("the directory has no server: run `softroce-xdp pool serve --directory` with its URL")
+	ErrEmpty  = errors.New("the directory has no server: run `softroce-pool serve --directory` with its URL")
 	ErrMirror = errors.New("a mirror needs two servers")
 )
 

@@ -221,7 +221,8 @@ func (g *guard) start() error {
 		return fmt.Errorf("pidfd_open: %w", err)
 	}
 	defer unix.Close(self)
-	cmd, conn, err := start([]string{"/proc/self/exe"}, roleGuardian)
+	// With the arguments of this process: a program may have a command of its own for its handlers.
+	cmd, conn, err := start(append([]string{"/proc/self/exe"}, os.Args[1:]...), roleGuardian)
 	if err != nil {
 		return err
 	}

@@ -41,9 +41,9 @@ func Source(name string) ([]byte, error) {
 		}
 	}
 	if near := nearest.Of(name, Names()); near != "" {
-		return nil, fmt.Errorf("there is no scenario %q in the library: did you mean %s? `softroce-xdp sim list` shows all", name, near)
+		return nil, fmt.Errorf("there is no scenario %q in the library: did you mean %s? `softroce-sim list` shows all", name, near)
 	}
-	return nil, fmt.Errorf("there is no scenario %q in the library: `softroce-xdp sim list` shows all", name)
+	return nil, fmt.Errorf("there is no scenario %q in the library: `softroce-sim list` shows all", name)
 }
 
 // Named reads a scenario of the library.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -82,7 +82,7 @@ func newEnd(ctx context.Context, dev verbs.Device, p *Plan) (_ *end, err error) 
 	}
 	e.stride = p.stride()
 	if e.buf, e.free, err = memoryOf(dev, int(e.stride)*p.QPs); err != nil {
-		return nil, fmt.Errorf("%s of memory: %w: lower --size or --qps", units.Bytes(p.memory()), err)
+		return nil, fmt.Errorf("%s of memory: %w: lower --size or --qps", cli.Bytes(p.memory()), err)
 	}
 	if e.region, err = e.pd.RegMR(e.buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
@@ -105,7 +105,7 @@ func (p *Plan) Validate() error {
 	case atomic && p.Size != 8:
 		return fmt.Errorf("%s acts on 8 bytes: leave --size out", p.Op)
 	case p.Size == 0 || p.Size > MaxSize:
-		return fmt.Errorf("--size %d: choose 1B to %s", p.Size, units.Bytes(MaxSize))
+		return fmt.Errorf("--size %d: choose 1B to %s", p.Size, cli.Bytes(MaxSize))
 	case p.QPs < 1 || p.QPs > MaxQPs:
 		return fmt.Errorf("--qps %d: choose 1 to %d", p.QPs, MaxQPs)
 	case p.Depth < 1 || p.Depth > MaxDepth:
@@ -127,7 +127,7 @@ func (p *Plan) Validate() error {
 	case p.Depth*p.QPs > MaxOutstanding:
 		return fmt.Errorf("--depth times --qps is %d messages outstanding: at most %d", p.Depth*p.QPs, MaxOutstanding)
 	case p.memory() > MaxMemory:
-		return fmt.Errorf("--size times --qps is %s of memory: at most %s", units.Bytes(p.memory()), units.Bytes(MaxMemory))
+		return fmt.Errorf("--size times --qps is %s of memory: at most %s", cli.Bytes(p.memory()), cli.Bytes(MaxMemory))
 	}
 	if p.MTU != 0 {
 		if _, err := p.pmtu(0); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 )
 
 // Result is what a run measured.
@@ -98,14 +98,14 @@ func (r *Result) Write(w io.Writer, histogram bool) {
 	fmt.Fprintln(w)
 	if l := r.Latency; l != nil {
 		fmt.Fprintf(w, "%d messages: min %s, p50 %s, p90 %s, p99 %s, p99.9 %s, max %s\n", r.Messages,
-			units.Nanos(l.Min), units.Nanos(l.P50), units.Nanos(l.P90), units.Nanos(l.P99), units.Nanos(l.P999), units.Nanos(l.Max))
+			cli.Nanos(l.Min), cli.Nanos(l.P50), cli.Nanos(l.P90), cli.Nanos(l.P99), cli.Nanos(l.P999), cli.Nanos(l.Max))
 		if histogram {
 			l.bars(w)
 		}
 	} else {
 		fmt.Fprintf(w, "%d queue pairs, %d messages outstanding on each\n", p.QPs, p.Depth)
 		fmt.Fprintf(w, "%s messages in %.2fs: %sbit/s, %s messages/s\n",
-			units.Count(r.Messages), r.Seconds, units.Rate(r.Bps), units.Count(uint64(r.PerSecond)))
+			cli.Count(r.Messages), r.Seconds, cli.Rate(r.Bps), cli.Count(uint64(r.PerSecond)))
 		if !p.reliable() && r.Answered {
 			fmt.Fprintf(w, "%d of %d messages arrived (%.2f%%)\n", r.Received, r.Sent, 100*float64(r.Received)/float64(max(r.Sent, 1)))
 		}
@@ -139,7 +139,7 @@ func (l *Latency) bars(w io.Writer) {
 	}
 	const width = 50
 	for _, b := range l.Bucket {
-		fmt.Fprintf(w, "%8s - %-8s %9d %s\n", units.Nanos(b.From), units.Nanos(b.To), b.Count,
+		fmt.Fprintf(w, "%8s - %-8s %9d %s\n", cli.Nanos(b.From), cli.Nanos(b.To), b.Count,
 			strings.Repeat("#", int((b.Count*width+most-1)/most)))
 	}
 }

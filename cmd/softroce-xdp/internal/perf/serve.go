@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -99,7 +99,7 @@ func (s *server) agree(t *controlConn) (*message, error) {
 		return nil, err
 	}
 	if n := p.memory(); n > s.memory {
-		return nil, fmt.Errorf("the run needs %s of memory here, and this server lends %s: start it with a larger --memory", units.Bytes(n), units.Bytes(s.memory))
+		return nil, fmt.Errorf("the run needs %s of memory here, and this server lends %s: start it with a larger --memory", cli.Bytes(n), cli.Bytes(s.memory))
 	}
 	return &hello, nil
 }

@@ -19,15 +19,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// CheckDevice refuses a device that cannot connect by address.
-func CheckDevice(dev verbs.Device, name string) error {
-	if _, ok := dev.(cm.Connector); ok {
-		return nil
-	}
-	return fmt.Errorf("the device of %s has no communication manager, which connections by address need: update the agent "+
-		"(`softroce-xdp attach --nic`), or attach without --nic and run this command as root", name)
-}
-
 // Plan is what a Client does.
 type Plan struct {
 	Server   string        // HOST:PORT

@@ -280,16 +280,6 @@ func TestDeviceStaysAway(t *testing.T) {
 	}
 }
 
-type without struct{ verbs.Device }
-
-func TestCheckDevice(t *testing.T) {
-	_, p := newPlace(t)
-	must(t, CheckDevice(p.dev, "eth0"))
-	if err := CheckDevice(without{p.dev}, "eth0"); err == nil || !strings.Contains(err.Error(), "no communication manager") {
-		t.Error(err)
-	}
-}
-
 func TestText(t *testing.T) {
 	for size := range 100 {
 		b := Text(7, size+1)

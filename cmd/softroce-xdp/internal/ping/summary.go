@@ -10,7 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/units"
+	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/internal/rping"
 )
 
@@ -74,7 +74,7 @@ func (s *Summary) Write(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	if s.Answered > 0 {
-		fmt.Fprintf(w, "min %s, avg %s, p99 %s, max %s\n", units.Nanos(s.Min), units.Nanos(s.Avg), units.Nanos(s.P99), units.Nanos(s.Max))
+		fmt.Fprintf(w, "min %s, avg %s, p99 %s, max %s\n", cli.Nanos(s.Min), cli.Nanos(s.Avg), cli.Nanos(s.P99), cli.Nanos(s.Max))
 	}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package carddemo shows the card without a card: the RTL in a simulator with the policy of
-// `softroce-xdp card attach`, and the model's memory, distribution and compute cores. It needs
+// `softroce-card attach`, and the model's memory, distribution and compute cores. It needs
 // Verilator and no root, and leaves nothing behind. `make card-demo` installs and builds all it
 // needs and runs it.
 package carddemo
@@ -32,7 +32,7 @@ func Command() *cobra.Command {
 			return status.Failure(run(cmd.Context(), bin))
 		},
 	}
-	cmd.Flags().StringVar(&bin, "bin", "bin/softroce-xdp", "the product's binary")
+	cmd.Flags().StringVar(&bin, "bin", "bin/softroce-card", "the product's binary")
 	return cmd
 }
 

@@ -14,8 +14,8 @@ import (
 // The demonstration runs to its end. It fails by itself where data or results are wrong.
 func TestRun(t *testing.T) {
 	require.Command(t, rtl.Programs...)
-	bin := filepath.Join(t.TempDir(), "softroce-xdp")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-xdp")
+	bin := filepath.Join(t.TempDir(), "softroce-card")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-card")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -31,20 +31,20 @@ func showMemory(ctx context.Context, p *product) (err error) {
 		{"0x3fffffff9", "the end"}, // the last 7 bytes
 	} {
 		text := []byte(place.text)
-		write := p.command(ctx, "card", "ddr", "write", addr, place.addr)
+		write := p.command(ctx, "ddr", "write", addr, place.addr)
 		write.Stdin = bytes.NewReader(text)
-		fmt.Printf("# printf %q | softroce-xdp card ddr write %s %s\n", text, addr, place.addr)
+		fmt.Printf("# printf %q | softroce-card ddr write %s %s\n", text, addr, place.addr)
 		if out, err := write.CombinedOutput(); err != nil {
-			return fmt.Errorf("card ddr write: %w: %s", err, out)
+			return fmt.Errorf("softroce-card ddr write: %w: %s", err, out)
 		}
-		fmt.Printf("# softroce-xdp card ddr read %s %s %d\n", addr, place.addr, len(text))
-		got, err := p.command(ctx, "card", "ddr", "read", addr, place.addr, fmt.Sprint(len(text))).Output()
+		fmt.Printf("# softroce-card ddr read %s %s %d\n", addr, place.addr, len(text))
+		got, err := p.command(ctx, "ddr", "read", addr, place.addr, fmt.Sprint(len(text))).Output()
 		if err != nil {
-			return fmt.Errorf("card ddr read: %w", err)
+			return fmt.Errorf("softroce-card ddr read: %w", err)
 		}
 		fmt.Printf("  %s\n", got)
 		if !bytes.Equal(got, text) {
-			return fmt.Errorf("card ddr read: %q, want %q", got, text)
+			return fmt.Errorf("softroce-card ddr read: %q, want %q", got, text)
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ const (
 	phase = 3 * time.Second
 )
 
-// showPolicy has `card attach` set the rates of a card whose RTL runs in Verilator. The RTL has no
+// showPolicy has `softroce-card attach` set the rates of a card whose RTL runs in Verilator. The RTL has no
 // data path: the traffic is that of package fluid, and its feedback enters the RTL as packets.
 func showPolicy(ctx context.Context, p *product) (err error) {
 	step("The RTL of the card in Verilator. Data to node 2 passes a bottleneck, data to node 3 does not.")
@@ -65,11 +65,11 @@ func showPolicy(ctx context.Context, p *product) (err error) {
 			return err
 		}
 		fmt.Printf("\nBottleneck of %.0f Gbit/s: %.1f Gbit/s arrive in the second half of %v, with up to %v of queue.\n", gbps, arrived/1e9, phase, queue.Round(time.Microsecond))
-		if err := p.show(ctx, "card", "table", addr); err != nil {
+		if err := p.show(ctx, "table", addr); err != nil {
 			return err
 		}
 	}
-	return p.show(ctx, "card", "status", addr)
+	return p.show(ctx, "status", addr)
 }
 
 // attach starts the agent of the card. stop ends it.
@@ -78,8 +78,8 @@ func (p *product) attach(ctx context.Context, addr string) (stop func() error, e
 	if err := os.WriteFile(file, []byte(nodes), 0o600); err != nil {
 		return nil, err
 	}
-	args := []string{"card", "attach", "--nodes", file, "--node", "1", addr}
-	fmt.Println("# softroce-xdp " + strings.Join(args, " ") + " &")
+	args := []string{"attach", "--nodes", file, "--node", "1", addr}
+	fmt.Println("# softroce-card " + strings.Join(args, " ") + " &")
 	cmd := p.command(ctx, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -91,17 +91,17 @@ func (p *product) attach(ctx context.Context, addr string) (stop func() error, e
 	stop = func() error {
 		_ = cmd.Process.Signal(os.Interrupt)
 		if err := <-ended; err != nil {
-			return fmt.Errorf("card attach: %w: %s", err, out.Bytes())
+			return fmt.Errorf("softroce-card attach: %w: %s", err, out.Bytes())
 		}
 		return nil
 	}
 	for {
-		if p.command(ctx, "card", "status", "--check", addr).Run() == nil {
+		if p.command(ctx, "status", "--check", addr).Run() == nil {
 			return stop, nil
 		}
 		select {
 		case err := <-ended:
-			return nil, fmt.Errorf("card attach ended (%v): %s", err, out.Bytes())
+			return nil, fmt.Errorf("softroce-card attach ended (%v): %s", err, out.Bytes())
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), stop())
 		case <-time.After(50 * time.Millisecond):

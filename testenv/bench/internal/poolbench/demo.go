@@ -30,7 +30,7 @@ const (
 	period    = 100 * time.Millisecond
 )
 
-// checked is what `pool map` prints of content that is right.
+// checked is what `softroce-pool map` prints of content that is right.
 const checked = "as it was written"
 
 // demo is a run.
@@ -74,7 +74,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	var table printed
-	maps := l.Command(running, l.Host(2), "pool", "map", l.Address(), "--name", "map", "--period", period.String(), "--bytes", fmt.Sprint(mapSize),
+	maps := l.Pool(running, l.Host(2), "map", l.Address(), "--name", "map", "--period", period.String(), "--bytes", fmt.Sprint(mapSize),
 		"--local", fmt.Sprint(localSize), "--accesses", "2000", "--grow", "--deadline", "1m", "--count", "1000000")
 	maps.Stdout, maps.Stderr = &table, &table
 	if err := maps.Start(); err != nil {

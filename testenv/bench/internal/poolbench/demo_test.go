@@ -19,7 +19,7 @@ import (
 func TestRun(t *testing.T) {
 	topo.RequireRoot(t)
 	bin := filepath.Join(t.TempDir(), "softroce-xdp")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/softroce/softroce-xdp/cmd/softroce-xdp")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Dir(bin), "github.com/softroce/softroce-xdp/cmd/softroce-xdp", "github.com/softroce/softroce-xdp/cmd/softroce-pool")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -148,7 +148,7 @@ func (b *bench) pool(ctx context.Context, l *Lab, local int64) (x row, err error
 	if x.read, x.stream, err = b.reads(ctx, l); err != nil {
 		return x, err
 	}
-	out, err := l.Command(ctx, l.Host(2), "pool", "map", l.Address(), "--name", "bench", "--json", "--bytes", fmt.Sprintf("%dM", b.megs),
+	out, err := l.Pool(ctx, l.Host(2), "map", l.Address(), "--name", "bench", "--json", "--bytes", fmt.Sprintf("%dM", b.megs),
 		"--local", fmt.Sprintf("%dM", local), "--accesses", fmt.Sprint(b.accesses), "--seed", fmt.Sprint(seed)).Output()
 	if err != nil {
 		return x, err

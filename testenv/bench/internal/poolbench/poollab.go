@@ -3,7 +3,7 @@
 package poolbench
 
 // Lab is a memory pool on this machine: hosts in network namespaces, whose agents serve
-// a device, and `softroce-xdp pool serve` on the first of them. It needs root.
+// a device, and `softroce-pool serve` on the first of them. It needs root.
 
 import (
 	"context"
@@ -68,9 +68,15 @@ func (l *Lab) Address() string { return l.Host(1).IPv4().String() }
 // RunDir is where the agent of a host has its device's socket.
 func (l *Lab) RunDir(h *topo.Host) string { return filepath.Join(l.dir, h.Name()) }
 
-// Command prepares the product's binary on a host.
+// Command prepares softroce-xdp on a host.
 func (l *Lab) Command(ctx context.Context, h *topo.Host, args ...string) *topo.Cmd {
 	return h.CommandContext(ctx, l.bin, append([]string{"--pin-root", "/sys/fs/bpf/" + h.Namespace(), "--run-dir", l.RunDir(h)}, args...)...)
+}
+
+// Pool prepares softroce-pool on a host. It is next to softroce-xdp.
+func (l *Lab) Pool(ctx context.Context, h *topo.Host, args ...string) *topo.Cmd {
+	bin := filepath.Join(filepath.Dir(l.bin), "softroce-pool")
+	return h.CommandContext(ctx, bin, append([]string{"--pin-root", "/sys/fs/bpf/" + h.Namespace(), "--run-dir", l.RunDir(h)}, args...)...)
 }
 
 // serveTimeout is how long a server may take until it answers.
@@ -78,7 +84,7 @@ const serveTimeout = 30 * time.Second
 
 // Serve starts the server of the pool.
 func (l *Lab) Serve(ctx context.Context, args ...string) error {
-	l.server = l.Command(ctx, l.Host(1), append([]string{"pool", "serve", "--quiet"}, args...)...)
+	l.server = l.Pool(ctx, l.Host(1), append([]string{"serve", "--quiet"}, args...)...)
 	if err := l.server.Start(); err != nil {
 		return err
 	}
@@ -92,7 +98,7 @@ func (l *Lab) Serve(ctx context.Context, args ...string) error {
 
 // Status asks the server from a host.
 func (l *Lab) Status(ctx context.Context, host int) (s lease.Status, err error) {
-	out, err := l.Command(ctx, l.Host(host), "pool", "status", "--json", l.Address()).Output()
+	out, err := l.Pool(ctx, l.Host(host), "status", "--json", l.Address()).Output()
 	if err != nil {
 		return s, err
 	}
@@ -105,7 +111,7 @@ func (l *Lab) Close() error {
 	if l.server != nil {
 		_ = l.server.Process.Signal(unix.SIGINT)
 		if err := l.server.Wait(); err != nil {
-			errs = append(errs, fmt.Errorf("pool serve: %w", err))
+			errs = append(errs, fmt.Errorf("softroce-pool serve: %w", err))
 		}
 	}
 	for _, h := range l.joined {

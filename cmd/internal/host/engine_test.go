@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+)
+
+type without struct{ verbs.Device }
+
+func TestCheckDevice(t *testing.T) {
+	dev, err := nic.OpenLoopback(nic.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	if err := checkDevice(dev, "eth0"); err != nil {
+		t.Error(err)
+	}
+	if err := checkDevice(without{dev}, "eth0"); err == nil || !strings.Contains(err.Error(), "no communication manager") {
+		t.Error(err)
+	}
+}

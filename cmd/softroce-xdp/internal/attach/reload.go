@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/cmd/internal/cli"
+	"github.com/softroce/softroce-xdp/loader"
+)
+
+// planReload plans the upgrade of an interface whose agent runs in a process of `attach
+// --foreground`, that of a unit for example: the process gets SIGHUP and upgrades itself. It has
+// settings of its own, so that none are accepted here.
+func (j *attachJob) planReload(agent int) error {
+	var given []string
+	(&settings{}).flags().VisitAll(func(f *pflag.Flag) {
+		if j.cmd.Flags().Changed(f.Name) {
+			given = append(given, "--"+f.Name)
+		}
+	})
+	if len(given) > 0 {
+		return cli.Usagef("%s: %v: the agent is process %d of `attach --foreground`, which has its settings from its own command line and file: change them there, "+
+			"then `softroce-xdp attach --upgrade %[1]s` without settings (systemd: `systemctl reload softroce-xdp@%[1]s`)", j.name, given, agent)
+	}
+	j.signal = agent
+	return nil
+}
+
+// reloadPatience is how long a reload may take. A process that refuses says so in its log only.
+const reloadPatience = 30 * time.Second
+
+// reloadAll has the foreground processes of the jobs reload, and returns when each of their
+// interfaces has the new agent. It releases control, which the processes need.
+func reloadAll(jobs []*attachJob, control *loader.Control) error {
+	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *attachJob) bool { return j.signal == 0 })
+	if len(jobs) == 0 {
+		return nil
+	}
+	before := map[*attachJob]loader.State{}
+	for _, j := range jobs {
+		st, err := loader.ReadState(j.RunDir, j.name)
+		if err != nil {
+			return err
+		}
+		before[j] = st
+	}
+	control.Release()
+	done := map[int]bool{} // a process can have several interfaces
+	for _, j := range jobs {
+		if done[j.signal] {
+			continue
+		}
+		done[j.signal] = true
+		if err := unix.Kill(j.signal, unix.SIGHUP); err != nil {
+			return fmt.Errorf("%s: agent %d: %w", j.name, j.signal, err)
+		}
+	}
+	var errs []error
+	for _, j := range jobs {
+		errs = append(errs, j.waitReload(before[j]))
+	}
+	return errors.Join(errs...)
+}
+
+// waitReload waits until the interface has another agent than before.
+func (j *attachJob) waitReload(before loader.State) error {
+	for end := time.Now().Add(reloadPatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		st, err := loader.ReadState(j.RunDir, j.name)
+		if err == nil && st.AgentStart != before.AgentStart && loader.AgentAlive(j.RunDir, j.name) {
+			j.report = fmt.Sprintf("upgraded from %s to %s by its process %d", before.Version, st.Version, st.AgentPID)
+			return nil
+		}
+		if errors.Is(unix.Kill(j.signal, 0), unix.ESRCH) {
+			return fmt.Errorf("%s: process %d has ended instead of reloading: see its log", j.name, j.signal)
+		}
+	}
+	return fmt.Errorf("%s: process %d has not reloaded within %v: its log says whether it refuses, and why", j.name, j.signal, reloadPatience)
+}
+
+// reload replaces programs and settings of a background agent that was executed again.
+func (j *attachJob) reload() (err error) {
+	fresh, err := j.reread()
+	if err != nil {
+		return err
+	}
+	if j.set, err = fresh.settingsFor(j.name, j.cmd.Flags()); err != nil {
+		return err
+	}
+	if j.set.Control, err = loader.TakeControl(j.set.Options, j.name); err != nil {
+		return err
+	}
+	defer j.set.Control.Release()
+	if err := j.plan(); err != nil {
+		return err
+	}
+	return j.replacePrograms()
+}
