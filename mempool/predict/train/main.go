@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command train generates mempool/predict/start.json: the weights with which the network of a node begins.
-// It trains with synthetic demands, so that the file has no data of others. `go generate ./mempool/predict` runs it.
+// Internal to this project. It trains with synthetic demands, so that the file has no data of others.
+// `go generate ./mempool/predict` runs it.
 package main
 
 import (
