@@ -110,3 +110,24 @@ func TestPackageCounts(t *testing.T) {
 		}
 	}
 }
+
+// Each API package has an example that `go doc` tools show.
+func TestAPIHasExamples(t *testing.T) {
+	for _, name := range apiPackages(t) {
+		files, err := filepath.Glob(filepath.Join("..", name, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, file := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || len(doc.Examples(f)) > 0
+		}
+		if !found {
+			t.Errorf("%s has no example", name)
+		}
+	}
+}
