@@ -20,8 +20,7 @@ type listedPackage struct {
 	ImportPath string
 	Name       string
 	Dir        string
-	Export     string // file with the export data
-	Standard   bool
+	Export     string // file with the export data, of `go list -export`
 	GoFiles    []string
 	Imports    []string
 
@@ -31,14 +30,9 @@ type listedPackage struct {
 // path returns the import path without the module.
 func (p *listedPackage) path() string { return strings.TrimPrefix(p.ImportPath, module) }
 
-// ours reports whether the package is of this module.
-func (p *listedPackage) ours() bool { return strings.HasPrefix(p.ImportPath, module) }
-
-// goList runs `go list` once for all packages of the module and all that they import. Export data of
-// a package exists after this call, so it compiles what has changed.
-var goList = sync.OnceValues(func() ([]*listedPackage, error) {
-	list := exec.Command("go", "list", "-export", "-deps",
-		"-json=ImportPath,Name,Dir,Export,Standard,GoFiles,Imports,TestImports,XTestImports", module+"...")
+// goList runs `go list` with arguments.
+func goList(arguments ...string) ([]*listedPackage, error) {
+	list := exec.Command("go", append([]string{"list", "-json=ImportPath,Name,Dir,Export,GoFiles,Imports,TestImports,XTestImports"}, arguments...)...)
 	var stderr bytes.Buffer
 	list.Stderr = &stderr
 	out, err := list.Output()
@@ -55,12 +49,15 @@ var goList = sync.OnceValues(func() ([]*listedPackage, error) {
 		}
 		packages = append(packages, p)
 	}
-})
+}
 
-// listPackages returns all packages of this module and all that they import.
+// listModule lists all packages of this module, once.
+var listModule = sync.OnceValues(func() ([]*listedPackage, error) { return goList(module + "...") })
+
+// listPackages returns all packages of this module.
 func listPackages(t *testing.T) []*listedPackage {
 	t.Helper()
-	packages, err := goList()
+	packages, err := listModule()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command train generates mempool/predict/start.json: the weights with which the network of a node begins.
-// Internal to this project. It trains with synthetic demands, so that the file has no data of others.
-// `go generate ./mempool/predict` runs it.
+// It trains with synthetic demands, so that the file has no data of others. `go generate ./mempool/predict` runs it.
 package main
 
 import (
