@@ -18,7 +18,6 @@ var cleanPackages = []string{
 	"testenv/bench/xdpbench",
 	"bpf/lib",
 	"cc/sim/published",
-	"bpf/benchreport",
 	"cc/loop",
 	"cc/priority",
 	"cc/report",

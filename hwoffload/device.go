@@ -26,7 +26,7 @@ import (
 // A write may be posted: it has arrived when a later read of the same device returns. All
 // methods may be called concurrently. An access is atomic; a sequence is not.
 type Device interface {
-	regs.Bus
+	Bus
 
 	// Size is the length of the address space in bytes.
 	Size() uint64

@@ -18,7 +18,7 @@ type Options struct {
 	Version  string // of the product, for status
 	XDPMode  XDPMode
 	Egress   EgressHook
-	Pacer    pacer.Kind
+	Pacer    PacerKind
 	Clock    StampClock
 	RateBps  uint64 // link rate, bits per second; 0 = as the driver reports
 	MaxDests uint32 // size of the destination table

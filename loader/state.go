@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 // DefaultRunDir is the directory of state files, locks and logs. Like the pins, it does not
@@ -31,7 +29,7 @@ type State struct {
 	XDPMode   XDPMode    `json:"xdp_mode"` // native or generic
 	Egress    EgressHook `json:"egress"`   // tcx or clsact
 	OwnClsact bool       `json:"own_clsact,omitempty"`
-	Pacer     pacer.Kind `json:"pacer"`
+	Pacer     PacerKind  `json:"pacer"`
 	OwnQdisc  bool       `json:"own_qdisc"`              // detach removes the root qdisc
 	QueueLen  *int       `json:"tx_queue_len,omitempty"` // before attach
 	Clock     StampClock `json:"clock"`

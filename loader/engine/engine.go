@@ -26,8 +26,8 @@ func init() { rdma.Register("softroce", rdma.DriverFunc(open)) }
 // Config is the configuration of the driver "softroce" of package rdma.
 type Config struct {
 	Loader loader.Options // where the attachment is found
-	NIC    nic.Options    // Interface is the name of the device
-	Rails  []string       // further attached interfaces, see nic.Options.Rails
+	NIC    Options        // Interface is the name of the device
+	Rails  []string       // further attached interfaces, for queue pairs in out-of-order mode
 }
 
 // open returns the error of ctx if it has ended by the time when there is a device. Nothing that
@@ -54,33 +54,33 @@ func open(ctx context.Context, name string, config any) (verbs.Device, error) {
 // thread. The interface must be there, under the name of the attach. An interface has at most
 // one device at a time, in any process: for a second one the error wraps
 // loader.ErrEngineRunning.
-func Open(ifname string, lo loader.Options, o nic.Options) (*nic.Device, error) {
+func Open(ifname string, lo loader.Options, o Options) (*Device, error) {
 	return OpenRails(ifname, nil, lo, o)
 }
 
-// OpenRails is Open with further interfaces, which are attached too (nic.Options.Rails). None of them
+// OpenRails is Open with further interfaces, which are attached too, for queue pairs in out-of-order mode. None of them
 // can have another device.
-func OpenRails(ifname string, rails []string, lo loader.Options, o nic.Options) (*nic.Device, error) {
+func OpenRails(ifname string, rails []string, lo loader.Options, o Options) (*Device, error) {
 	w, err := openWire(ifname, lo)
 	if err != nil {
 		return nil, fmt.Errorf("open the device: %w", err)
 	}
-	o.Rails = nil
+	var more []nic.Rail
 	for _, name := range rails {
 		r, err := openWire(name, lo)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("open the device: further interface %s: %w", name, err), closeAll(w, o.Rails))
+			return nil, errors.Join(fmt.Errorf("open the device: further interface %s: %w", name, err), closeAll(w, more))
 		}
-		o.Rails = append(o.Rails, nic.Rail{Interface: name, Dataplane: r})
+		more = append(more, nic.Rail{Interface: name, Dataplane: r})
 	}
 	if o.PreCredit {
 		w.AnnounceCredit()
 		if o.CreditEpoch, err = w.CreditEpoch(); err != nil {
-			return nil, errors.Join(fmt.Errorf("open the device: %w", err), closeAll(w, o.Rails))
+			return nil, errors.Join(fmt.Errorf("open the device: %w", err), closeAll(w, more))
 		}
 	}
 	o.Interface = ifname
-	d, err := nic.Open(w, o)
+	d, err := nic.Open(w, o, more...)
 	if err != nil {
 		return nil, fmt.Errorf("open the device on %s: %w", ifname, err)
 	}

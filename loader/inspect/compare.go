@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package inspect compares what is in force on an attached interface with what attach has set up:
-// programs, qdiscs, pins, state file, queues and feedback.
+// programs, qdiscs, pins, state file, queues and feedback. Internal to this project.
 package inspect
 
 import (

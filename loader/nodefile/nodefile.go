@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodefile reads the node file, in which an operator lists the machines of the
-// network: number, addresses and location (S1.2), and priority (S4.5).
+// Package nodefile reads the node file, in which an operator lists the machines of the network:
+// number, addresses and location (S1.2), and priority (S4.5). Internal to this project.
 //
 // The agent numbers destinations by it (Numbers) and shares the link by its priorities.
 // The file is read once, when the agent starts, and checked as a whole: Parse returns

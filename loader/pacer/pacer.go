@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pacer makes packets wait for their turn. The data plane decides when a
-// packet leaves (bpf/lib/pace.h); a pacer is the part of the kernel that keeps
-// it until then, and this package sets that part up and takes it down again.
+// Package pacer makes packets wait for their turn. Internal to this project. The data plane decides
+// when a packet leaves (bpf/lib/pace.h); a pacer is the part of the kernel that keeps it until
+// then, and this package sets that part up and takes it down again.
 package pacer
 
 import (

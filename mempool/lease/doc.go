@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lease decides which node has which space of a memory pool (S4.1 to S4.3).
+// Package lease decides which node has which space of a memory pool (S4.1 to S4.3). Internal to
+// this project.
 //
 // The pool is divided into slabs of one length. Table is a state machine without I/O, clock and
 // goroutines: calls have the time now as an argument, and return the actions that the server executes.

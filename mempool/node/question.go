@@ -11,24 +11,23 @@ import (
 
 	"github.com/softroce/softroce-xdp/internal/printable"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
-	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Status returns the state of the pool of a server at "host:port".
-func Status(ctx context.Context, dev verbs.Device, address string, options ...rdma.Option) (lease.Status, error) {
+func Status(ctx context.Context, dev verbs.Device, address string, options ...rdma.Option) (PoolStatus, error) {
 	none := func(net.Addr) (Ticket, error) { return Ticket{}, nil }
 	return question(ctx, dev, address, proto.Request{Kind: proto.KindStatus}, none, options)
 }
 
 // Remove ends what a node leases, and its connection. That needs the ticket of the node for the server, for whose
 // address ticket is called. The state of the pool is that afterwards.
-func Remove(ctx context.Context, dev verbs.Device, address, name string, ticket func(server net.Addr) (Ticket, error), options ...rdma.Option) (lease.Status, error) {
+func Remove(ctx context.Context, dev verbs.Device, address, name string, ticket func(server net.Addr) (Ticket, error), options ...rdma.Option) (PoolStatus, error) {
 	return question(ctx, dev, address, proto.Request{Kind: proto.KindRemove, Name: name}, ticket, options)
 }
 
-func question(ctx context.Context, dev verbs.Device, address string, r proto.Request, ticket func(net.Addr) (Ticket, error), options []rdma.Option) (s lease.Status, err error) {
+func question(ctx context.Context, dev verbs.Device, address string, r proto.Request, ticket func(net.Addr) (Ticket, error), options []rdma.Option) (s PoolStatus, err error) {
 	private, err := r.AppendBinary(nil)
 	if err != nil {
 		return s, err

@@ -13,7 +13,7 @@
 //	for _, a := range m.Take() {
 //		switch a := a.(type) {
 //		case cm.Send:
-//			// a UD SEND Only with mad.QKey from a.Local to a.Peer
+//			// a UD SEND Only with cm.QKey from a.Local to a.Peer
 //		case cm.Event:
 //			// the application's
 //		}

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/mad"
+
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -16,7 +16,7 @@ import (
 func Example() {
 	const now = 1
 	client, server := cm.New(cm.Config{}), cm.New(cm.Config{})
-	port := mad.IPServiceID(mad.PortTCP, 7174)
+	port := cm.IPServiceID(cm.PortTCP, 7174)
 	check(server.Listen(port, 0))
 	id, err := client.Connect(now, cm.ConnectParams{
 		Local: netip.MustParseAddr("10.0.0.1"), Peer: netip.MustParseAddr("10.0.0.2"), Service: port,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layers teaches gopacket RoCEv2. Importing it registers UDP port 4791, so
-// that gopacket.NewPacket decodes captures down to the extended headers, the ICRC
-// verdict and the stamp option:
+// Package layers teaches gopacket RoCEv2. Internal to this project. Importing it registers UDP port
+// 4791, so that gopacket.NewPacket decodes captures down to the extended headers, the ICRC verdict
+// and the stamp option:
 //
 //	Ethernet | IPv4 | UDP | BTH | RETH | Payload | ICRC | Stamp
 //

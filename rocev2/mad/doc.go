@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package mad is the wire format of connection management: MADs (IBTA 13.4) with the messages of
-// the communication manager (IBTA 12.6), one message per file.
+// the communication manager (IBTA 12.6), one message per file. Internal to this project.
 //
 // A message is a view: 256 bytes whose header its Parse function checked once. After that getters
 // and setters neither allocate nor panic. A New function writes a header and returns the view on

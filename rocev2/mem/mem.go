@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mem is the interface between queue pairs and memory: what a queue pair may ask
-// for, and the reasons of a refusal. Package qp asks, package mr answers; neither imports
-// the other.
+// Package mem is the interface between queue pairs and memory: what a queue pair may ask for, and
+// the reasons of a refusal. Internal to this project. Package qp asks, package mr answers; neither
+// imports the other.
 package mem
 
 import (

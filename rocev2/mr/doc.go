@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mr decides which memory a packet or a work request may touch, and
-// touches it: protection domains, memory regions, memory windows of type 2B and
-// the translation table behind them (S2.2, S2.3, S2.6; IBTA 10.6).
+// Package mr decides which memory a packet or a work request may touch, and touches it: protection
+// domains, memory regions, memory windows of type 2B and the translation table behind them (S2.2,
+// S2.3, S2.6; IBTA 10.6). Internal to this project.
 //
 // A [Table] is what queue pairs see, as a mem.Memory. Applications get their
 // protection domains, regions and windows from it:

@@ -21,18 +21,22 @@ import (
 var _ verbs.Device = (*Device)(nil)
 
 // Open makes a device on an interface that the data plane is attached to. The device
-// owns w from here on and closes it, also if Open fails. The same holds for Options.Rails.
-func Open(w Dataplane, o Options) (_ *Device, err error) {
+// owns w from here on and closes it, also if Open fails. rails are further interfaces, for queue pairs
+// in out-of-order mode (QP.UseRails); the device owns their data planes in the same way.
+func Open(w Dataplane, o Options, rails ...Rail) (_ *Device, err error) {
 	d := &Device{opts: o.withDefaults(), allow: o.Allow, dataplane: w, done: make(chan struct{}), events: make(chan verbs.Event, eventBacklog)}
 	defer func() {
 		if err != nil {
 			d.release()
 		}
 	}()
-	for _, r := range o.Rails {
+	for _, r := range rails {
 		d.more = append(d.more, &iface{name: r.Interface, dataplane: r.Dataplane})
 	}
 	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := checkRails(rails); err != nil {
 		return nil, err
 	}
 	if d.mem, err = mr.New(mr.Config{Keys: o.Keys}); err != nil {
@@ -76,8 +80,6 @@ func (o Options) check() error {
 	switch {
 	case o.LargeDSCP > 63:
 		return fmt.Errorf("nic: LargeDSCP is %d; choose 1 to 63, or 0 for none", o.LargeDSCP)
-	case len(o.Rails) > MaxRails:
-		return fmt.Errorf("nic: %d further interfaces; a device may have %d", len(o.Rails), MaxRails)
 	case o.LargeDSCP != 0 && !o.PreCredit:
 		return errors.New("nic: LargeDSCP needs PreCredit: without it nothing tells large flows from small ones")
 	}
@@ -186,10 +188,13 @@ func (d *Device) GIDs() []netip.Addr {
 	return d.routes.GIDs()
 }
 
+// Link is the state of the interface.
+type Link = route.Link
+
 // Link returns the state of the interface.
-func (d *Device) Link() route.Link {
+func (d *Device) Link() Link {
 	if d.routes == nil {
-		return route.Link{Up: true, Carrier: true, MTU: loopbackMTU}
+		return Link{Up: true, Carrier: true, MTU: loopbackMTU}
 	}
 	return d.routes.Link()
 }

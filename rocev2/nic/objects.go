@@ -20,7 +20,7 @@ import (
 
 // The objects that applications hold, as package verbs describes them.
 
-// Device is a RoCEv2 NIC in this process, on one interface, or on several (Options.Rails). Its methods and those of
+// Device is a RoCEv2 NIC in this process, on one interface, or on several (the rails of Open). Its methods and those of
 // what it makes may be called by any goroutine.
 type Device struct {
 	opts      Options
@@ -201,9 +201,6 @@ type Options struct {
 
 	// Allow are the addresses of the hosts that the device exchanges packets with. Empty: all.
 	Allow []netip.Prefix
-
-	// Rails are further interfaces, for queue pairs in out-of-order mode (QP.UseRails).
-	Rails []Rail
 
 	// Feeder brings work requests of other processes. nil: there are none.
 	Feeder Feeder

@@ -97,7 +97,7 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 func (d *Device) railFor(src netip.Addr, i int) (int, error) {
 	if !src.IsValid() {
 		if i >= len(d.more) {
-			return 0, fmt.Errorf("nic: the device has %d further interfaces: open it with more (Options.Rails)", len(d.more))
+			return 0, fmt.Errorf("nic: the device has %d further interfaces: open it with more (engine.Config.Rails)", len(d.more))
 		}
 		return i, nil
 	}
@@ -106,7 +106,7 @@ func (d *Device) railFor(src netip.Addr, i int) (int, error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("nic: none of the %d further interfaces of the device has the address %s: open it with the one that has (Options.Rails)", len(d.more), src)
+	return 0, fmt.Errorf("nic: none of the %d further interfaces of the device has the address %s: open it with the one that has (engine.Config.Rails)", len(d.more), src)
 }
 
 // resolveOn is resolve on a further interface.

@@ -56,8 +56,8 @@ func TestUseRailsRefuses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if o := (Options{Rails: make([]Rail, MaxRails+1)}); o.check() == nil {
-		t.Errorf("%d further interfaces are not refused", len(o.Rails))
+	if checkRails(make([]Rail, MaxRails+1)) == nil {
+		t.Errorf("%d further interfaces are not refused", MaxRails+1)
 	}
 }
 

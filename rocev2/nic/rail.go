@@ -16,7 +16,7 @@ import (
 var _ verbs.RailDevice = (*Device)(nil)
 
 // A device is on one interface, whose addresses are its GIDs. It may have further interfaces
-// (Options.Rails), which only queue pairs in out-of-order mode use (ooo_rails.go). Each interface is a
+// (the rails of Open), which only queue pairs in out-of-order mode use (ooo_rails.go). Each interface is a
 // rail of the engine: it has its sockets, its data plane with the entries of its destinations, and the
 // goroutines that work for these. The loop of the engine serves all of them.
 
@@ -28,6 +28,13 @@ type Rail struct {
 
 // MaxRails is how many further interfaces a device may have.
 const MaxRails = 7
+
+func checkRails(rails []Rail) error {
+	if len(rails) > MaxRails {
+		return fmt.Errorf("nic: %d further interfaces; a device may have %d", len(rails), MaxRails)
+	}
+	return nil
+}
 
 // iface is an open interface.
 type iface struct {

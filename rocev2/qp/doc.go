@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qp implements queue pairs of RC, UC and UD as pure state machines. Method calls
-// bring packets, work requests and the time. NextData and NextAck return the packets to
-// send. Memory accesses and completions go through interfaces. There is no socket, no
+// Package qp implements queue pairs of RC, UC and UD as pure state machines. Internal to this
+// project. Method calls bring packets, work requests and the time. NextData and NextAck return the
+// packets to send. Memory accesses and completions go through interfaces. There is no socket, no
 // goroutine and no clock here: package nic has those.
 //
 // A queue pair (qp.go) has two halves. The requester (requester.go, req_*.go) executes the

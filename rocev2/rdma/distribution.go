@@ -50,8 +50,11 @@ func Distribute(pd verbs.PD, b []byte, to ...Destination) (*Distribution, error)
 	return &Distribution{Region{m, b}, m}, nil
 }
 
+// DistributionStats are the counters of a Distribution, in messages.
+type DistributionStats = mr.DistributionStats
+
 // Stats returns the counters.
-func (d *Distribution) Stats() (mr.DistributionStats, error) { return d.region.Stats() }
+func (d *Distribution) Stats() (DistributionStats, error) { return d.region.Stats() }
 
 // Report says what became of a WRITE to a Distribution: the payload of the message that its origin
 // receives, for ParseReport.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package xsk opens AF_XDP sockets: a receive queue of an interface, and a way to
-// transmit on the queue of the same number, through memory that is shared with
-// the kernel (Linux Documentation/networking/af_xdp.rst). It serves S2: the NIC's
-// engine sees whole Ethernet frames and the kernel's stack does not.
+// Package xsk opens AF_XDP sockets: a receive queue of an interface, and a way to transmit on the
+// queue of the same number, through memory that is shared with the kernel (Linux
+// Documentation/networking/af_xdp.rst). Internal to this project. It serves S2: the NIC's engine
+// sees whole Ethernet frames and the kernel's stack does not.
 //
 // A socket has its own memory (UMEM), cut into frames of one size. Some belong to
 // reception, the others to transmission, and no frame ever changes sides:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Train grows the decision tree of cc/precredit from the published flow-size
-// distributions, and reports how often it is right.
+// Train grows the decision tree of cc/precredit from the published flow-size distributions, and
+// reports how often it is right. Internal to this project.
 //
 //	go generate ./cc/precredit             # writes tree_gen.go
 //	go run ./cc/precredit/train            # the report

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limits counts what each process and each user has of a shared device, and refuses
-// what exceeds a limit (issue 13, S2). It does no I/O.
+// Package limits counts what each process and each user has of a shared device, and refuses what
+// exceeds a limit (issue 13, S2). Internal to this project. It does no I/O.
 //
 //	accounts := limits.New(limits.Defaults())
 //	p, err := accounts.Open(uid)                       // a process connects

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd keeps the directory of a memory pool in etcd (3.4 or newer).
+// Package etcd keeps the directory of a memory pool in etcd (3.4 or newer). Internal to this
+// project.
 //
 //	d, err := etcd.Open("http://10.0.0.9:2379,http://10.0.0.10:2379")
 //

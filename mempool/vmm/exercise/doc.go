@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package exercise writes, reads and checks memory, and times its accesses: the same work on a map
-// of package vmm, on plain memory, and on memory that the kernel swaps.
+// of package vmm, on plain memory, and on memory that the kernel swaps. Internal to this project.
 //
 // The work has four steps, each of which covers pages of 4096 bytes:
 //

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arena is memory that an application and a NIC in another process have both mapped
-// (S2): regions of it are read and written without a system call, as fast as memory of the
-// NIC's own process.
+// Package arena is memory that an application and a NIC in another process have both mapped (S2):
+// regions of it are read and written without a system call, as fast as memory of the NIC's own
+// process. Internal to this project.
 //
 //	a, err := arena.Create(64 << 20)       // one side
 //	buf, err := a.Alloc(1 << 20)

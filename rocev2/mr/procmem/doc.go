@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package procmem is the memory of another process as memory of a NIC (S2): a mr.Backend for
-// buffers that an application has allocated itself.
+// buffers that an application has allocated itself. Internal to this project.
 //
 // The application opens three files of its own process and passes the descriptors, for
 // example over a UNIX socket (SCM_RIGHTS):

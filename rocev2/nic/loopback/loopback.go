@@ -17,11 +17,11 @@ import (
 func init() { rdma.Register("loopback", rdma.DriverFunc(open)) }
 
 // open makes a device that is independent of all others. The name is ignored; config is a
-// nic.Options or nil.
+// Options or nil.
 func open(_ context.Context, _ string, config any) (verbs.Device, error) {
-	o, ok := config.(nic.Options)
+	o, ok := config.(Options)
 	if !ok && config != nil {
-		return nil, fmt.Errorf("the configuration is a %T; use nic.Options or nil", config)
+		return nil, fmt.Errorf("the configuration is a %T; use loopback.Options or nil", config)
 	}
 	d, err := nic.OpenLoopback(o)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // ClientConfig are the properties of a Client. The zero value is the default.
 type ClientConfig struct {
-	Depth   int           // tasks that can be sent and not answered; 0 for task.DefaultDepth
+	Depth   int           // tasks that can be sent and not answered; 0 for DefaultDepth
 	Options []rdma.Option // of the connection: WithLocal and WithAttr
 }
 
@@ -47,11 +47,11 @@ func Dial(ctx context.Context, dev verbs.Device, address string, c ClientConfig)
 	return k, nil
 }
 
-// Do sends a task and waits for its answer. The error is a *task.Error if the task has failed at the
+// Do sends a task and waits for its answer. The error is a *Error if the task has failed at the
 // server. If ctx ends first, the task may still be executed, and its result be written.
-func (k *Client) Do(ctx context.Context, d *task.Descriptor) error {
+func (k *Client) Do(ctx context.Context, d *Descriptor) error {
 	err := k.tasks.Do(ctx, d)
-	var status *task.Error
+	var status *Error
 	if err == nil || errors.As(err, &status) || ctx.Err() != nil {
 		return err
 	}
@@ -63,18 +63,18 @@ func (k *Client) Do(ctx context.Context, d *task.Descriptor) error {
 
 // Register registers memory of this node for tasks: operands are read from it, results written to it,
 // until Close. The operand that it returns is all of the memory; its length is that of the shape.
-func (k *Client) Register(b []byte, typ task.Type, shape task.Shape) (task.Operand, error) {
+func (k *Client) Register(b []byte, typ Type, shape Shape) (Operand, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return task.Operand{}, net.ErrClosed
+		return Operand{}, net.ErrClosed
 	}
 	mr, err := k.end.pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 	if err != nil {
-		return task.Operand{}, fmt.Errorf("compute: %w", err)
+		return Operand{}, fmt.Errorf("compute: %w", err)
 	}
 	k.regions = append(k.regions, mr)
-	return task.Operand{VA: mr.VA(), Length: uint32(len(b)), Key: mr.RKey(), Type: typ, Shape: shape, Origin: true}, nil
+	return Operand{VA: mr.VA(), Length: uint32(len(b)), Key: mr.RKey(), Type: typ, Shape: shape, Origin: true}, nil
 }
 
 // LocalAddr returns the address of this end.

@@ -2,17 +2,17 @@
 
 // Package compute offers the cores of a node to other nodes (S1.1, S1.7), by address and port.
 //
-//	executor, err := task.NewExecutor(task.Config{Cores: 2, Background: true})
+//	executor, err := compute.NewExecutor(compute.ExecutorConfig{Cores: 2, Background: true})
 //	s, err := compute.Listen(ctx, dev, ":7176", compute.ServerConfig{Executor: executor})
 //	err = s.Serve(ctx)
 //
 //	c, err := compute.Dial(ctx, dev, "10.0.0.2:7176", compute.ClientConfig{})
-//	in, err := c.Register(vector, task.Float32, task.Shape{1000})
-//	out, err := c.Register(sum, task.Float64, task.Shape{1})
-//	err = c.Do(ctx, &task.Descriptor{Kernel: task.KernelSum, Operands: []task.Operand{in}, Result: out})
+//	in, err := c.Register(vector, compute.Float32, compute.Shape{1000})
+//	out, err := c.Register(sum, compute.Float64, compute.Shape{1})
+//	err = c.Do(ctx, &compute.Descriptor{Kernel: compute.KernelSum, Operands: []compute.Operand{in}, Result: out})
 //
 // The server reads the operands from the memory of the client by RDMA READ, and writes the result to
-// it by RDMA WRITE. Descriptors, kernels and statuses are those of package task.
+// it by RDMA WRITE. docs/compute.md has the kernels.
 //
 // # Isolation of clients
 //

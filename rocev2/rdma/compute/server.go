@@ -24,12 +24,12 @@ const DefaultMaxClients = 64
 // ServerConfig are the properties of a Server.
 type ServerConfig struct {
 	// Executor has the cores, the kernels, and the limit of the bytes of a task.
-	Executor *task.Executor
+	Executor *Executor
 
 	// Memory is what tasks may access on this node, by rkey; nil for nothing.
-	Memory task.Memory
+	Memory Memory
 
-	// Depth is how many tasks of a client can be received and not answered; 0 for task.DefaultDepth.
+	// Depth is how many tasks of a client can be received and not answered; 0 for DefaultDepth.
 	// Further ones wait at the client.
 	Depth int
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures the CPU time per packet of the data plane's programs, compared with
+// Package xdpbench measures the CPU time per packet of the data plane's programs, compared with
 // an empty program in the same run. bench.bpf.c describes how one packet is repeated.
 package xdpbench
 

@@ -26,7 +26,7 @@ import (
 
 const (
 	engineBit = 0x800000
-	oooBit  = 0x400000
+	oooBit    = 0x400000
 	slotBits  = 16
 	slotMask  = Max - 1
 	genMask   = 0x3F
