@@ -186,15 +186,15 @@ report: ## S1.9 on this machine: docs/img/perdest.svg and .txt (root)
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
 
 .PHONY: cc-report
-cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
+cc-report: ## docs/study/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
 	$(GO) run ./testenv/bench ccreport
 
 .PHONY: rtl-report
-rtl-report: ## docs/card-rtl.txt: what the modules of hwoffload/rtl take of an FPGA (yosys; some minutes if all have changed)
+rtl-report: ## docs/card/card-rtl.txt: what the modules of hwoffload/rtl take of an FPGA (yosys; some minutes if all have changed)
 	$(GO) run ./hwoffload/rtl/report
 
 .PHONY: sim-real
-sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
+sim-real: build ## docs/study/img/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
 	mkdir -p docs/img
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/experiments/simvsreal
 

@@ -167,7 +167,7 @@ var source = map[string]bool{".go": true, ".c": true, ".h": true}
 
 // generatedPages are made from Go text, which has to be cleaned first.
 var generatedPages = map[string]bool{
-	"../docs/congestion-control.md": true,
+	"../docs/study/congestion-control.md": true,
 }
 
 // privateWord is a line of words.txt.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/metrics"
+	"github.com/softroce/softroce-xdp/internal/markdown"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -39,12 +40,12 @@ func TestDocsOperations(t *testing.T) {
 	for _, f := range metrics.Families() {
 		fmt.Fprintf(&families, "| `%s` | %s | %s | %s |\n", f.Name, f.Type, strings.Join(f.Labels, ", "), f.Help)
 	}
-	checkDoc(t, "docs/operations.md", map[string]string{"reasons": b.String(), "exit codes": codes.String(), "metrics": families.String()})
+	checkDoc(t, "docs/run/operations.md", map[string]string{"reasons": b.String(), "exit codes": codes.String(), "metrics": families.String()})
 }
 
 func TestDocsTables(t *testing.T) {
 	abi, policy, maps := readFile(t, "bpf/lib/abi.h"), readFile(t, "bpf/lib/policy.h"), readFile(t, "bpf/lib/maps.h")
-	checkDoc(t, "docs/tables.md", map[string]string{
+	checkDoc(t, "docs/reference/tables.md", map[string]string{
 		"maps: made from bpf/lib/maps.h": mapTable(t, maps),
 		"struct dest_regs":               structTable(t, abi, "struct dest_regs"),
 		"struct sr_config":               structTable(t, abi, "struct sr_config"),
@@ -67,7 +68,7 @@ func TestDocsSendLimits(t *testing.T) {
 	if last := qp.SendLimit(len(rows)); last != qp.LimitSocket {
 		t.Fatalf("%d reasons are described, up to %q; %q is the last one", len(rows), last, qp.LimitSocket)
 	}
-	checkDoc(t, "docs/transport.md", map[string]string{"send limits": b.String()})
+	checkDoc(t, "docs/change/transport.md", map[string]string{"send limits": b.String()})
 }
 
 // Links between the documents lead to existing files.
@@ -103,6 +104,7 @@ func checkDoc(t *testing.T, path string, parts map[string]string) {
 	t.Helper()
 	text := readFile(t, path)
 	for name, want := range parts {
+		want = markdown.Fit(want)
 		start := "<!-- " + name + " -->\n"
 		before, rest, ok := strings.Cut(text, start)
 		if !ok {

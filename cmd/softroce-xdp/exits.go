@@ -31,7 +31,7 @@ type exitCode struct {
 	detail  string
 }
 
-// exitCodes are shown by the help, the man pages and docs/operations.md.
+// exitCodes are shown by the help, the man pages and docs/run/operations.md.
 var exitCodes = []exitCode{
 	{exitOK, "done", "where something was checked, the answer is yes"},
 	{exitUsage, "the command line is wrong, or a file that it names", "the message says what is allowed; nothing was done"},

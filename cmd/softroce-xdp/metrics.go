@@ -33,7 +33,7 @@ func newMetrics(a *app) *cobra.Command {
 		Short: "Print the metrics of this host for Prometheus",
 		Long: `Metrics prints, in the text format of Prometheus, what status, table and pool status show:
 interfaces, counters of the data plane and of the device that the agent serves,
-destinations, and the servers of --pool with their nodes. docs/operations.md lists them.
+destinations, and the servers of --pool with their nodes. docs/run/operations.md lists them.
 
 With --output it replaces a file at once, for the textfile collector of node_exporter.
 

@@ -23,7 +23,7 @@ func newPool(a *app) *cobra.Command {
 		Use:   "pool",
 		Short: "Lend memory to other hosts, or use that of another host",
 		Long: `A server lends memory to nodes, which access it by RDMA READ and WRITE. Each period of
-a node, the server divides the pool by what the nodes need (docs/memory-pool.md):
+a node, the server divides the pool by what the nodes need (docs/run/memory-pool.md):
 
   host2# softroce-xdp pool serve --bytes 1G
   host1# softroce-xdp pool join host2 --bytes 64M --check

@@ -4,7 +4,7 @@
  *
  * Registers of the card. SRC_<block>_<register> is the address of a register relative to
  * its block's element, in bytes. A register of 64 bits has its low half at the lower address.
- * Registers and fields: docs/card-registers.md.
+ * Registers and fields: docs/card/card-registers.md.
  */
 #ifndef SOFTROCE_REGS_H
 #define SOFTROCE_REGS_H
@@ -913,7 +913,7 @@
 #define SRC_TASK_CORE_ERRORS_LSB 0x0 /* RO: tasks of core_tasks that failed [tasks] */
 #define SRC_TASK_CORE_ERRORS_MASK 0xffffffffffffffffull
 
-/* Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region. */
+/* Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/reference/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region. */
 #define SRC_DISTRIBUTION_TYPE 0x10
 #define SRC_DISTRIBUTION_VERSION_OF_BLOCK 0x1
 #define SRC_DISTRIBUTION_BASE 0x9000
@@ -1540,7 +1540,7 @@
 #define SRC_QP_RIGHTS_ALLOW_READ_MASK 0x2ull
 #define SRC_QP_RIGHTS_ALLOW_ATOMIC_LSB 0x2 /* RW: 1: ATOMIC */
 #define SRC_QP_RIGHTS_ALLOW_ATOMIC_MASK 0x4ull
-#define SRC_QP_RIGHTS_SELECTIVE_LSB 0x8 /* RW: 1: SACK at both ends (docs/wire-format.md) */
+#define SRC_QP_RIGHTS_SELECTIVE_LSB 0x8 /* RW: 1: SACK at both ends (docs/reference/wire-format.md) */
 #define SRC_QP_RIGHTS_SELECTIVE_MASK 0x100ull
 
 #define SRC_QP_SEND_PSN 0x54 /* 32 bits */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rtl has the sources of the card in SystemVerilog. Package sim simulates them, and
-// docs/card-rtl.md describes them.
+// docs/card/card-rtl.md describes them.
 package rtl
 
 import "embed"

@@ -5,7 +5,7 @@
 // lease.Config.
 //
 // It keeps the samples of all nodes, over restarts, and trains first weights with them: a network that has
-// learnt from the nodes of this pool predicts them better than the one of the package (docs/memory-prediction.md).
+// learnt from the nodes of this pool predicts them better than the one of the package (docs/study/memory-prediction.md).
 //
 // Files: planner.go plans; samples.go keeps samples, state.go stores them; training.go decides when to train and
 // takes what is better; teach.go trains, and process.go has another process do it.

@@ -18,7 +18,7 @@ func cHeader(blocks []layout.Block, records []layout.Record) []byte {
  *
  * Registers of the card. SRC_<block>_<register> is the address of a register relative to
  * its block's element, in bytes. A register of 64 bits has its low half at the lower address.
- * Registers and fields: docs/card-registers.md.
+ * Registers and fields: docs/card/card-registers.md.
  */
 #ifndef SOFTROCE_REGS_H
 #define SOFTROCE_REGS_H

@@ -9,6 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs/def"
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
+	"github.com/softroce/softroce-xdp/internal/markdown"
 )
 
 const pageHead = `# Registers of the card
@@ -120,7 +121,7 @@ func page(blocks []layout.Block, records []layout.Record) []byte {
 		}
 	}
 	pageRecords(&w, records)
-	return w.Bytes()
+	return []byte(markdown.Fit(w.String()))
 }
 
 func pageRegister(w *bytes.Buffer, r *layout.Register) {

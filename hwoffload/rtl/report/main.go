@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command report synthesizes the modules of the card with yosys, and writes what they take of
-// an FPGA to docs/card-rtl.txt (`make rtl-report`). Modules whose circuit has not changed since
+// an FPGA to docs/card/card-rtl.txt (`make rtl-report`). Modules whose circuit has not changed since
 // the last report keep their line.
 package main
 
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	dir := flag.String("dir", "hwoffload/rtl", "folder of the sources")
-	out := flag.String("out", "docs/card-rtl.txt", "the report")
+	out := flag.String("out", "docs/card/card-rtl.txt", "the report")
 	all := flag.Bool("all", false, "synthesize all modules, also those that have not changed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

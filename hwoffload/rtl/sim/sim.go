@@ -2,7 +2,7 @@
 
 // Package sim simulates the RTL of the card with Verilator. Start builds the simulator, which
 // is a program of its own, starts it and connects to it: a Card is a hwoffload.Device whose
-// registers are those of the simulated modules. docs/card-rtl.md says what is simulated.
+// registers are those of the simulated modules. docs/card/card-rtl.md says what is simulated.
 package sim
 
 import (
@@ -27,7 +27,7 @@ import (
 //go:embed cpp
 var cpp embed.FS
 
-// Operations of the protocol that only a simulator has (docs/card-rtl.md).
+// Operations of the protocol that only a simulator has (docs/card/card-rtl.md).
 const (
 	opClock  = hwoffload.OpSimulator + iota // body: time (64), 1 = it runs, 0 = it stands still (64); no answer
 	opStep                                  // body: cycles (64); no answer

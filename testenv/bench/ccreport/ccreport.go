@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ccreport runs the library of scenarios and writes
-// docs/congestion-control.md with its pictures: `make cc-report`.
+// docs/study/congestion-control.md with its pictures: `make cc-report`.
 package ccreport
 
 import (
@@ -33,7 +33,7 @@ func Command() *cobra.Command {
 	o := options{log: os.Stdout, progress: struct{ io.Writer }{os.Stderr}}
 	cmd := &cobra.Command{
 		Use:   "ccreport",
-		Short: "Run the library of scenarios and write docs/congestion-control.md",
+		Short: "Run the library of scenarios and write docs/study/congestion-control.md",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return status.Failure(run(cmd.Context(), o)) },
 	}

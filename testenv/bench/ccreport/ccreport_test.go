@@ -50,10 +50,10 @@ func TestCommittedReport(t *testing.T) {
 	}
 	made := "Made by `make cc-report`; do not edit. Sources: " + sources
 	if !strings.Contains(text, made) {
-		t.Error("docs/congestion-control.md is older than the code that it measures: run `make cc-report` and commit docs/")
+		t.Error("docs/study/congestion-control.md is older than the code that it measures: run `make cc-report` and commit docs/")
 	}
 	if !strings.Contains(text, read(t, docs+"img/simreal.txt")) {
-		t.Error("docs/congestion-control.md does not have what docs/img/simreal.txt has: run `make cc-report` and commit docs/")
+		t.Error("docs/study/congestion-control.md does not have what docs/study/img/simreal.txt has: run `make cc-report` and commit docs/")
 	}
 	linked := map[string]bool{}
 	for _, m := range regexp.MustCompile(`\]\(img/([^)]*)\)`).FindAllStringSubmatch(text, -1) {
@@ -68,11 +68,11 @@ func TestCommittedReport(t *testing.T) {
 	}
 	for _, p := range pictures {
 		if !linked[filepath.Base(p)] {
-			t.Errorf("docs/congestion-control.md does not show docs/img/%s: remove it", filepath.Base(p))
+			t.Errorf("docs/study/congestion-control.md does not show docs/img/%s: remove it", filepath.Base(p))
 		}
 	}
 	if strings.Contains(text, "This is the shortened report") {
-		t.Error("docs/congestion-control.md was made with --quick: run `make cc-report`")
+		t.Error("docs/study/congestion-control.md was made with --quick: run `make cc-report`")
 	}
 	library, err := scenario.Library()
 	if err != nil {
@@ -80,7 +80,7 @@ func TestCommittedReport(t *testing.T) {
 	}
 	for _, s := range library {
 		if s.Group == scenario.Control && !strings.Contains(text, "### "+s.Title+"\n") {
-			t.Errorf("docs/congestion-control.md has no section of %s: run `make cc-report`", s.Name)
+			t.Errorf("docs/study/congestion-control.md has no section of %s: run `make cc-report`", s.Name)
 		}
 	}
 }

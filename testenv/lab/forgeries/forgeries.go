@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forgeries has the table of forged packets of docs/security.md: what a host needs that does not see the
+// Package forgeries has the table of forged packets of docs/run/security.md: what a host needs that does not see the
 // packets of the two whose connection it attacks, and that knows addresses, ports and well-known numbers. The tests of
 // each row are where its packets are handled. They try what the row says, by Try.
 package forgeries
