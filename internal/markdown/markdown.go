@@ -54,7 +54,7 @@ func fitRow(line string) string {
 	width := columnWidth(cells, room)
 	columns, rows := make([][]string, len(cells)), 0
 	for i, c := range cells {
-		columns[i] = wrap(c, width)
+		columns[i] = balanced(c, width)
 		rows = max(rows, len(columns[i]))
 	}
 	var b strings.Builder
@@ -156,7 +156,30 @@ func breakAfter(words []string, width int) int {
 	return best
 }
 
-// units returns the words of a text. A link or an image is one unit.
+// balanced wraps a text into as few lines as its width allows, of about the same length.
+func balanced(text string, width int) []string {
+	lines := wrap(text, width)
+	for narrow := width - 1; narrow > width/2; narrow-- {
+		next := wrap(text, narrow)
+		if len(next) > len(lines) || longest(next) > longest(lines) {
+			break
+		}
+		lines = next
+	}
+	return lines
+}
+
+func longest(lines []string) (n int) {
+	for _, l := range lines {
+		n = max(n, utf8.RuneCountInString(l))
+	}
+	return n
+}
+
+// mostCode is the length of code that is not broken.
+const mostCode = 60
+
+// units returns the words of a text. A link, an image and short code are one unit.
 func units(text string) []string {
 	var all []string
 	open := false
@@ -167,7 +190,11 @@ func units(text string) []string {
 			all = append(all, w)
 		}
 		last := all[len(all)-1]
-		open = strings.Count(last, "[") > strings.Count(last, "]") && !strings.Contains(last, "`")
+		inCode := strings.Count(last, "`")%2 == 1
+		open = inCode || strings.Count(last, "[") > strings.Count(last, "]") && !strings.Contains(last, "`")
+		if !open && utf8.RuneCountInString(last) > mostCode && strings.Contains(last, "`") {
+			all = append(all[:len(all)-1], strings.Split(last, " ")...)
+		}
 	}
 	return all
 }

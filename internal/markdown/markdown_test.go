@@ -18,8 +18,8 @@ func TestFit(t *testing.T) {
 		"prose": {long + "ends. " + long + "\n", long + "ends.\n" + long + "\n"},
 		"item":  {"- " + long + "ends; " + long + "z\n", "- " + long + "ends;\n  " + long + "z\n"},
 		"row":   {"| `a` | " + long + "ends. " + long + "z | c |\n", "| `a` | " + long + "ends. | c |\n|  | " + long + "z |  |\n"},
-		"code": {"| x | `" + code + "` |\n", "| x | `" + strings.TrimSpace(strings.Repeat("run-xy ", 27)) + "` |\n|  | `" +
-			strings.TrimSpace(strings.Repeat("run-xy ", 3)) + "` |\n"},
+		"code": {"| x | `" + code + "` |\n", "| x | `" + strings.TrimSpace(strings.Repeat("run-xy ", 15)) + "` |\n|  | `" +
+			strings.TrimSpace(strings.Repeat("run-xy ", 15)) + "` |\n"},
 		"escaped bar":  {`| a \| b | ` + long + "ends. " + long + "z |\n", `| a \| b | ` + long + "ends. |\n|  | " + long + "z |\n"},
 		"fenced code":  {"```\n" + code + "\n```\n", "```\n" + code + "\n```\n"},
 		"indented":     {"    " + code + "\n", "    " + code + "\n"},
