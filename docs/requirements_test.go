@@ -20,7 +20,7 @@ var requirement = regexp.MustCompile(`\bS[0-9]\.[0-9]+\b`)
 // TestRequirements checks that docs/change/requirements.md defines every requirement number
 // that the tree uses.
 func TestRequirements(t *testing.T) {
-	page, err := os.ReadFile("requirements.md")
+	page, err := os.ReadFile("change/requirements.md")
 	if err != nil {
 		t.Fatal(err)
 	}

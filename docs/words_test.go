@@ -78,6 +78,7 @@ var cleanPackages = []string{
 	"hwoffload/vectors",
 	"hwoffload/vectors/vechex",
 	"internal/chart",
+	"internal/markdown",
 	"internal/nearest",
 	"internal/pacevectors",
 	"internal/progress",
@@ -180,7 +181,7 @@ type privateWord struct {
 func TestWords(t *testing.T) {
 	words := readWords(t)
 	var pages []string
-	for _, pattern := range []string{root + "/*.md", root + "/docs/*.md"} {
+	for _, pattern := range []string{root + "/*.md", root + "/docs/*.md", root + "/docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
