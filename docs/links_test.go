@@ -37,7 +37,12 @@ func TestLinks(t *testing.T) {
 	if len(pages) < 30 {
 		t.Fatalf("only %d pages: is %q the repository?", len(pages), root)
 	}
-	for _, problem := range checkPages(t, tree, pages) {
+	files := sources(t, root+"/docs", ".md", ".txt", ".svg", ".lua")
+	for i, f := range files {
+		files[i] = "docs/" + strings.TrimPrefix(filepath.ToSlash(f), root+"/docs/")
+	}
+	files = slices.DeleteFunc(files, func(f string) bool { return f == "docs/words.txt" }) // of a test
+	for _, problem := range checkPages(t, tree, pages, files) {
 		t.Error(problem)
 	}
 	for _, p := range paths {
@@ -55,8 +60,8 @@ func isPage(p string) bool {
 }
 
 // checkPages returns what is wrong in pages: lines that are too long, links and anchors that lead
-// nowhere, and pages of docs that cannot be reached from start.
-func checkPages(t *testing.T, tree fs.FS, pages []string) (problems []string) {
+// nowhere, and files of docs that cannot be reached from start.
+func checkPages(t *testing.T, tree fs.FS, pages, files []string) (problems []string) {
 	t.Helper()
 	reached, queue := map[string]bool{start: true}, []string{start}
 	links := map[string][]string{}
@@ -93,9 +98,9 @@ func checkPages(t *testing.T, tree fs.FS, pages []string) (problems []string) {
 			}
 		}
 	}
-	for _, p := range pages {
-		if strings.HasPrefix(p, "docs/") && !reached[p] {
-			problems = append(problems, fmt.Sprintf("%s cannot be reached by links from %s", p, start))
+	for _, f := range files {
+		if !reached[f] {
+			problems = append(problems, fmt.Sprintf("%s cannot be reached by links from %s", f, start))
 		}
 	}
 	return problems
@@ -193,18 +198,21 @@ func TestLinksFound(t *testing.T) {
 		for name, text := range good {
 			tree[name] = &fstest.MapFile{Data: []byte(text)}
 		}
-		var pages []string
+		var pages, files []string
 		for name, text := range change {
 			tree[name] = &fstest.MapFile{Data: []byte(text)}
 		}
 		for name := range tree {
+			if strings.HasPrefix(name, "docs/") {
+				files = append(files, name)
+			}
 			if isPage(name) {
 				pages = append(pages, name)
 			} else if name == "Makefile" || strings.HasSuffix(name, ".go") {
 				problems = append(problems, deadMentions(t, tree, name)...)
 			}
 		}
-		return append(problems, checkPages(t, tree, pages)...)
+		return append(problems, checkPages(t, tree, pages, files)...)
 	}
 	if problems := check(nil); len(problems) > 0 {
 		t.Errorf("the good tree: %q", problems)
@@ -215,6 +223,7 @@ func TestLinksFound(t *testing.T) {
 		{"README.md", "[docs](docs/README.md) [b](docs/run/b.md#three)\n", "README.md: link to docs/run/b.md#three: docs/run/b.md has no such heading"},
 		{"docs/run/b.md", "## Two words\n[here](#three)\n", "docs/run/b.md: link to #three: docs/run/b.md has no such heading"},
 		{"docs/run/c.md", "# C\n", "docs/run/c.md cannot be reached by links from docs/README.md"},
+		{"docs/img/q.svg", "", "docs/img/q.svg cannot be reached by links from docs/README.md"},
 		{"a.go", "package a // docs/b.md\n", "a.go:1: docs/b.md does not exist"},
 		{"a.go", "const p = \"../docs/run/none\"\n", "a.go:1: docs/run/none does not exist"},
 		{"Makefile", "x: ## writes docs/none.svg\n", "Makefile:1: docs/none.svg does not exist"},
