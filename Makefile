@@ -155,9 +155,9 @@ bench-receiver: ## a server with a slow link divides it among three nodes by pri
 	$(GO) test -tags timing -count=1 -v -timeout 30m -run TestReceiverFigures $(AS_ROOT) ./testenv/experiments/rates -args -receiver.runs=5 -receiver.out=$(CURDIR)/docs/img
 
 .PHONY: bench-precredit
-bench-precredit: build ## messages to one host from four, with pre-credit and without: docs/img/precredit.txt and turns.txt (root, five minutes)
-	mkdir -p docs/img
-	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -count=1 -v -timeout 20m -run 'TestIncast|TestTurns' $(AS_ROOT) ./testenv/experiments/precredit
+bench-precredit: build ## messages to one host from four, with pre-credit and without: out/precredit.txt and turns.txt (root, five minutes)
+	mkdir -p out
+	SOFTROCE_REPORT=$(CURDIR)/out $(GO) test -count=1 -v -timeout 20m -run 'TestIncast|TestTurns' $(AS_ROOT) ./testenv/experiments/precredit
 
 .PHONY: bench-pool
 bench-pool: build-bench ## a program with 4 GiB of memory, of which a half or a quarter is local: the pool against swap to a file (root, 10 GB of memory, half an hour)
@@ -185,17 +185,17 @@ report: ## S1.9 on this machine: docs/img/perdest.svg and .txt (root)
 	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -run TestPerDestination $(AS_ROOT) ./testenv/e2e
 
 .PHONY: cc-report
-cc-report: ## docs/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
+cc-report: ## docs/study/congestion-control.md: every scenario with every scheme in the simulator (15 minutes on two cores)
 	$(GO) run ./testenv/bench ccreport
 
 .PHONY: rtl-report
-rtl-report: ## docs/card-rtl.txt: what the modules of hwoffload/rtl take of an FPGA (yosys; some minutes if all have changed)
+rtl-report: ## docs/card/card-rtl.txt: what the modules of hwoffload/rtl take of an FPGA (yosys; some minutes if all have changed)
 	$(GO) run ./hwoffload/rtl/rtltool report
 
 .PHONY: sim-real
-sim-real: build ## docs/img/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
-	mkdir -p docs/img
-	SOFTROCE_REPORT=$(CURDIR)/docs/img $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/experiments/simvsreal
+sim-real: build ## out/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
+	mkdir -p out
+	SOFTROCE_REPORT=$(CURDIR)/out $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/experiments/simvsreal
 
 .PHONY: judge
 judge: ## our engine and Linux rxe in virtual machines, each against rxe: the whole table of cases (root, ten minutes)

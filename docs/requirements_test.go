@@ -17,17 +17,17 @@ const root = ".."
 
 var requirement = regexp.MustCompile(`\bS[0-9]\.[0-9]+\b`)
 
-// TestRequirements checks that docs/requirements.md defines every requirement number
+// TestRequirements checks that docs/change/requirements.md defines every requirement number
 // that the tree uses.
 func TestRequirements(t *testing.T) {
-	page, err := os.ReadFile("requirements.md")
+	page, err := os.ReadFile("change/requirements.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defined := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^### (\S+)$`).FindAllStringSubmatch(string(page), -1) {
 		if defined[m[1]] {
-			t.Errorf("docs/requirements.md defines %s twice", m[1])
+			t.Errorf("docs/change/requirements.md defines %s twice", m[1])
 		}
 		defined[m[1]] = true
 	}
@@ -41,7 +41,7 @@ func TestRequirements(t *testing.T) {
 			for _, number := range requirement.FindAllString(line, -1) {
 				used++
 				if !defined[number] {
-					t.Errorf("%s:%d: requirement %s is not defined in docs/requirements.md", path, i+1, number)
+					t.Errorf("%s:%d: requirement %s is not defined in docs/change/requirements.md", path, i+1, number)
 				}
 			}
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/confine"
 )
 
-// The table of capabilities in operations.md has those of the unit.
+// The table of capabilities in docs/run/operations.md has those of the unit.
 func TestCapabilitiesOfTheUnit(t *testing.T) {
 	unit, err := confine.Read("../packaging/softroce-xdp@.service.in")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("operations.md")
+	page, err := os.ReadFile("run/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +30,6 @@ func TestCapabilitiesOfTheUnit(t *testing.T) {
 	slices.Sort(documented)
 	slices.Sort(want)
 	if !slices.Equal(documented, want) {
-		t.Errorf("operations.md has %q, the unit %q", documented, want)
+		t.Errorf("docs/run/operations.md has %q, the unit %q", documented, want)
 	}
 }

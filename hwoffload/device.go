@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hwoffload drives a card that does in an FPGA what the software NIC does in XDP and
-// Go (S1, S2). The registers of the card are in package regs, and docs/card-registers.md
+// Go (S1, S2). The registers of the card are in package regs, and docs/card/card-registers.md
 // describes them.
 //
 // A Device is the access to the registers: a PCI BAR (OpenBAR), the model of package card, or a

@@ -19,7 +19,7 @@
 #define OP_RC_LAST 0x1f
 #define OP_CNP 0x81
 
-/* Opcodes of this project (docs/wire-format.md). */
+/* Opcodes of this project (docs/reference/wire-format.md). */
 #define OP_HELLO 0xc0
 #define OP_HELLO_ACK 0xc1
 #define OP_CREDIT_GRANT 0xc2

@@ -24,7 +24,7 @@ static __always_inline __s32 frame_surplus(struct xdp_md *ctx, const struct roce
 	return (__s32)bpf_xdp_get_buff_len(ctx) - (__s32)need;
 }
 
-/* What proves that a packet is from the peer with its address (docs/security.md). */
+/* What proves that a packet is from the peer with its address (docs/run/security.md). */
 enum trust {
 	TRUST_PROVEN, /* a stamp with the token of the peer */
 	TRUST_PLAIN,  /* the peer sends no stamps, so there is no proof */

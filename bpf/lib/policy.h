@@ -4,7 +4,7 @@
  * structs fourcase.Regs and fourcase.Params have the same fields in the same
  * places (a test compares them). BPF stores them and bpftool prints them; only
  * cc/fourcase computes with them.
- * docs/four-case.md explains every field. The parameters have the names of the flags of
+ * docs/study/four-case.md explains every field. The parameters have the names of the flags of
  * `policy set`.
  */
 #ifndef SOFTROCE_POLICY_H

@@ -2,7 +2,7 @@
 /*
  * Token and nonce, which prove that a peer receives at its address. Only this host can
  * compute them: SipHash-2-4 of the address under the key of this attachment
- * (docs/security.md). Nothing is stored for a host that sends a HELLO. bpf/secret.go
+ * (docs/run/security.md). Nothing is stored for a host that sends a HELLO. bpf/secret.go
  * computes the same.
  */
 #ifndef SOFTROCE_SECRET_H

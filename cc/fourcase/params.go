@@ -104,7 +104,7 @@ func DefaultParams(linkBps uint64) Params {
 // ParamsFor are parameters for a link of linkBps bits per second and destinations with a
 // base RTT of rttNs nanoseconds, where a decision is made every RTT and host jitter is small
 // compared to it: hardware and the simulator. The agent uses DefaultParams, because hosts
-// disturb its samples more than the network does (docs/four-case.md).
+// disturb its samples more than the network does (docs/study/four-case.md).
 //
 // At half of the link's rate or more the target is a queue of a quarter to three eighths of
 // an RTT, at a third of the rate four fifths, and at a sixteenth and below two RTTs.

@@ -6,7 +6,7 @@
 //
 // The policy is a pure step on a register struct. It does no I/O, reads no
 // clock, allocates nothing and computes in integers only, so that the agent, a
-// simulator and a card give the same bits. docs/four-case.md says why each rule
+// simulator and a card give the same bits. docs/study/four-case.md says why each rule
 // is there.
 package fourcase
 

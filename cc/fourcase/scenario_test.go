@@ -50,7 +50,7 @@ func deep(capacity uint64) func(*fluid) {
 }
 
 // TestFluidLiteral shows why the words of S1.6 alone do not do: each row must
-// fail in the way that docs/four-case.md says.
+// fail in the way that docs/study/four-case.md says.
 func TestFluidLiteral(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -8,7 +8,7 @@ import "time"
 // with the CPU time of a tick and with the number of destinations, so that the agent's
 // share of a CPU stays small. The shortest period is interval_ns of the policy, and
 // applies if the interface has an engine: more frequent decisions cost more and improve
-// little. Traffic of the kernel stack does not profit from it (docs/four-case.md).
+// little. Traffic of the kernel stack does not profit from it (docs/study/four-case.md).
 const (
 	minTick   = 5 * time.Millisecond
 	idleTick  = 10 * time.Millisecond // no engine is active, or ticks take much CPU time

@@ -13,6 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/validate"
+	"github.com/softroce/softroce-xdp/internal/markdown"
 )
 
 // Input is what the report is made of. It holds nothing that depends on the
@@ -21,10 +22,7 @@ type Input struct {
 	Summaries []*experiment.Summary // of the whole library, in its order
 	// Validation compares with what papers found.
 	Validation []validate.Row
-	// Reality is the text of the comparison with real interfaces, "" if it was not
-	// made.
-	Reality string
-	Short   bool // made of Quick scenarios
+	Short      bool // made of Quick scenarios
 	// Sources is the Fingerprint of what was run.
 	Sources string
 	// About says what each scheme is, by name.
@@ -46,7 +44,6 @@ type Document struct {
 	Seeds      string           // of long flows and completion times
 	Scale      experiment.Table
 	Validation []validate.Row
-	Reality    string
 	Lost       []string // where our schemes miss a criterion
 	HeatMap    *Plot    // of the scenarios of long flows
 	Plots      []Plot
@@ -63,7 +60,7 @@ type section struct {
 
 // New puts a document together.
 func New(in Input) *Document {
-	d := &Document{Short: in.Short, Sources: in.Sources, Validation: in.Validation, Reality: in.Reality}
+	d := &Document{Short: in.Short, Sources: in.Sources, Validation: in.Validation}
 	var control, completion, scale [][]*experiment.Summary
 	for _, g := range ByScenario(in.Summaries) {
 		for _, s := range g {
@@ -209,7 +206,7 @@ func others(group []*experiment.Summary, c scenario.Criterion) string {
 var source string
 
 var document = template.Must(template.New("document").Funcs(template.FuncMap{
-	"table": markdown,
+	"table": tableText,
 	"trim":  strings.TrimSpace,
 	"validation": func(rows []validate.Row) (string, error) {
 		var b strings.Builder
@@ -220,14 +217,16 @@ var document = template.Must(template.New("document").Funcs(template.FuncMap{
 
 // WriteMarkdown writes the document; pictures are in the directory img next to it.
 func (d *Document) WriteMarkdown(w io.Writer) error {
-	if err := document.Execute(w, d); err != nil {
+	var b strings.Builder
+	if err := document.Execute(&b, d); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	return nil
+	_, err := io.WriteString(w, markdown.Fit(b.String()))
+	return err
 }
 
-// markdown writes a table.
-func markdown(t experiment.Table) string {
+// tableText writes a table.
+func tableText(t experiment.Table) string {
 	if len(t.Rows) == 0 {
 		return "(nothing was measured)\n"
 	}

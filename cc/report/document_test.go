@@ -51,7 +51,6 @@ func TestDocument(t *testing.T) {
 			completion(bySize, "hpcc", 1, 3, 3, 4)),
 		Validation: []validate.Row{{ID: "V1", What: "short flows", Scheme: "hpcc", Paper: validate.Range{Low: 1.9, High: 1.9}, Ours: 2, OK: true}},
 		Sources:    "0123456789abcdef",
-		Reality:    "real and simulated\n",
 		About:      map[string]string{"hpcc": "telemetry | windows"},
 	}
 	d := New(in)
@@ -82,7 +81,6 @@ func TestDocument(t *testing.T) {
 		"80.0 % lose no round trip with four-case alone, 80.0 % with queues by size",
 		"Seeds are 0.",
 		"| V1 | short flows | hpcc | 1.9 | 2 | 1.05 | agrees |",
-		"real and simulated",
 		"Sources: 0123456789abcdef -->",
 	} {
 		if !strings.Contains(text, want) {

@@ -72,7 +72,7 @@ func TestDocsSendLimits(t *testing.T) {
 
 // Links between the documents lead to existing files.
 func TestDocsLinks(t *testing.T) {
-	docs, err := filepath.Glob(root + "/docs/*.md")
+	docs, err := filepath.Glob(root + "/docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}

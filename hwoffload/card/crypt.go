@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Encryption of queue pairs (S2.8, docs/encryption.md). Packages seal and the engine are the other end
+// Encryption of queue pairs (S2.8, docs/program/encryption.md). Packages seal and the engine are the other end
 // of what is here: a packet is sealed when headers and data are in the frame, before the ICRC, and
 // opened behind the ICRC check.
 

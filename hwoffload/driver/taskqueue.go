@@ -14,7 +14,7 @@ import (
 )
 
 // TaskQueue has the cores of a card execute the tasks that a peer sends to a queue pair (S1.7,
-// docs/compute.md). The driver has no part in their execution: descriptors, operands, results and
+// docs/program/compute.md). The driver has no part in their execution: descriptors, operands, results and
 // answers are in card memory.
 type TaskQueue struct {
 	mr    *MR

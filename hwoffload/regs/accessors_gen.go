@@ -1470,7 +1470,7 @@ const (
 	DistributionFailedCount       = 4 // elements
 )
 
-// Distribution accesses one element of block distribution. Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region.
+// Distribution accesses one element of block distribution. Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/reference/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region.
 type Distribution struct {
 	bus  Bus
 	base uint64
@@ -3111,7 +3111,7 @@ func (v QpRights) AllowAtomic() bool { return v>>2&0x1 != 0 }
 // WithAllowAtomic returns v with field allow_atomic set to x.
 func (v QpRights) WithAllowAtomic(x bool) QpRights { return v&^(0x1<<2) | QpRights(bit(x))<<2 }
 
-// Selective returns field selective. 1: SACK at both ends (docs/wire-format.md). RW, bit 8.
+// Selective returns field selective. 1: SACK at both ends (docs/reference/wire-format.md). RW, bit 8.
 func (v QpRights) Selective() bool { return v>>8&0x1 != 0 }
 
 // WithSelective returns v with field selective set to x.
@@ -3255,10 +3255,10 @@ func (v QpEncryption) Suite() uint32 { return uint32(v >> 0 & 0x3) }
 // WithSuite returns v with field suite set to x.
 func (v QpEncryption) WithSuite(x uint32) QpEncryption { return v&^(0x3<<0) | QpEncryption(x)&0x3<<0 }
 
-// Encryption reads register encryption. Encryption of RC and UC (S2.8, docs/encryption.md).
+// Encryption reads register encryption. Encryption of RC and UC (S2.8, docs/program/encryption.md).
 func (r Qp) Encryption() QpEncryption { return QpEncryption(r.bus.R32(r.base + QpEncryptionOffset)) }
 
-// SetEncryption writes register encryption. Encryption of RC and UC (S2.8, docs/encryption.md).
+// SetEncryption writes register encryption. Encryption of RC and UC (S2.8, docs/program/encryption.md).
 func (r Qp) SetEncryption(v QpEncryption) { r.bus.W32(r.base+QpEncryptionOffset, uint32(v)) }
 
 // SetSendSecret writes register send_secret of element i. With suite: secret of the packets that the card sends, bytes 0 to 7 in the first element, byte 0 in its bits 0 to 7. The step to RTR takes both secrets and needs all their words: they are used once. WO, all bits.

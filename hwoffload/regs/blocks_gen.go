@@ -441,7 +441,7 @@ var Blocks = []layout.Block{
 			{Name: "core_errors", LSB: 0, Bits: 64, Access: layout.RO, Signed: false, Reset: 0x0, Unit: "tasks", Text: "tasks of core_tasks that failed"},
 		}},
 	}},
-	{Name: "distribution", Type: 16, Version: 1, Base: 0x9000, Stride: 0x100, Count: 64, Text: "Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region.", Registers: []layout.Register{
+	{Name: "distribution", Type: 16, Version: 1, Base: 0x9000, Stride: 0x100, Count: 64, Text: "Groups of destinations (S2.7). A WRITE that arrives in a region of kind 1 leaves to all destinations of its group, from the memory of the region, to the same offset in their regions. Then the origin gets a report (docs/reference/wire-format.md) as a SEND on the queue pair on which its WRITE arrived. The driver writes the other registers first, then valid, and after that the region.", Registers: []layout.Register{
 		{Name: "control", Offset: 0x0, Bits: 32, Stride: 0x0, Count: 1, Text: "The group.", Fields: []layout.Field{
 			{Name: "group_valid", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: the group exists; it cannot change then. It stays 1 while a region uses the group"},
 			{Name: "destinations", LSB: 8, Bits: 3, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "number of destinations, 1 to 4"},
@@ -856,7 +856,7 @@ var Blocks = []layout.Block{
 			{Name: "allow_write", LSB: 0, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: WRITE"},
 			{Name: "allow_read", LSB: 1, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: READ"},
 			{Name: "allow_atomic", LSB: 2, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: ATOMIC"},
-			{Name: "selective", LSB: 8, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: SACK at both ends (docs/wire-format.md)"},
+			{Name: "selective", LSB: 8, Bits: 1, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "1: SACK at both ends (docs/reference/wire-format.md)"},
 		}},
 		{Name: "send_psn", Offset: 0x54, Bits: 32, Stride: 0x0, Count: 1, Text: "First PSN of requests.", Fields: []layout.Field{
 			{Name: "sq_psn", LSB: 0, Bits: 24, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "first PSN of requests to the peer"},
@@ -891,7 +891,7 @@ var Blocks = []layout.Block{
 		{Name: "dst_addr_low", Offset: 0x88, Bits: 64, Stride: 0x0, Count: 1, Text: "address of the peer, bytes 8 to 15", Fields: []layout.Field{
 			{Name: "dst_addr_low", LSB: 0, Bits: 64, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "address of the peer, bytes 8 to 15"},
 		}},
-		{Name: "encryption", Offset: 0x90, Bits: 32, Stride: 0x0, Count: 1, Text: "Encryption of RC and UC (S2.8, docs/encryption.md).", Fields: []layout.Field{
+		{Name: "encryption", Offset: 0x90, Bits: 32, Stride: 0x0, Count: 1, Text: "Encryption of RC and UC (S2.8, docs/program/encryption.md).", Fields: []layout.Field{
 			{Name: "suite", LSB: 0, Bits: 2, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "taken with the step to RTR: 0 = plain, 1 = AES-128-GCM, 2 = AES-256-GCM"},
 		}},
 		{Name: "send_secret", Offset: 0x98, Bits: 64, Stride: 0x8, Count: 4, Text: "with suite: secret of the packets that the card sends, bytes 0 to 7 in the first element, byte 0 in its bits 0 to 7. The step to RTR takes both secrets and needs all their words: they are used once", Fields: []layout.Field{

@@ -2,7 +2,7 @@
 
 // Package regs has the registers of the card as typed accessors, and as the table Blocks. It
 // is generated from the YAML files of this folder, which are the one definition of the
-// registers: the SystemVerilog package of hwoffload/rtl and docs/card-registers.md come from them
+// registers: the SystemVerilog package of hwoffload/rtl and docs/card/card-registers.md come from them
 // as well. The files in folder queue define the entries of queues (Wqe, Cqe and others), which lie
 // in memory.
 //

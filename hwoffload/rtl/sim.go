@@ -22,7 +22,7 @@ import (
 //go:embed cpp
 var cpp embed.FS
 
-// Operations of the protocol that only a simulator has (docs/card-rtl.md).
+// Operations of the protocol that only a simulator has (docs/card/card-rtl.md).
 const (
 	opClock  = hwoffload.OpSimulator + iota // body: time (64), 1 = it runs, 0 = it stands still (64); no answer
 	opStep                                  // body: cycles (64); no answer

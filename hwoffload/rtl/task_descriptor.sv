@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// task_descriptor reads the descriptor of a task from its slot in the DDR (docs/wire-format.md), and
+// task_descriptor reads the descriptor of a task from its slot in the DDR (docs/reference/wire-format.md), and
 // judges it as rocev2/task does, for a card with the kernel CRC-32C.
 //
 // start is 1 for one clock, with the DDR address of the slot, a multiple of 256. done is 1 for one

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// task_operand reads an operand of a task, 32 bytes of its descriptor (docs/wire-format.md), and
+// task_operand reads an operand of a task, 32 bytes of its descriptor (docs/reference/wire-format.md), and
 // judges it as rocev2/task does.
 //
 // word_valid is 1 for one clock with each of the four words, in the order of word_number. Bits 63 to

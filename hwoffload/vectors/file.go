@@ -24,7 +24,7 @@ type File struct {
 }
 
 const fileHead = `# A stream of events for one entry of the destination table (struct dest_regs of
-# bpf/lib/abi.h, block dest of docs/card-registers.md). docs/card-vectors.md has the format.
+# bpf/lib/abi.h, block dest of docs/card/card-registers.md). docs/card/card-vectors.md has the format.
 `
 
 // flagNames are the flags of a stamp, from bit 0.

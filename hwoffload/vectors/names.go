@@ -113,7 +113,7 @@ func assign(list []register, words []uint64, texts []string) error {
 			}
 		}
 		if !found {
-			return fmt.Errorf("no register %q in docs/card-registers.md", name)
+			return fmt.Errorf("no register %q in docs/card/card-registers.md", name)
 		}
 	}
 	return nil

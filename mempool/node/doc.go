@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node uses memory of a memory pool: space that a server leases for a period, accessed by RDMA READ
-// and WRITE (S4.3, docs/memory-pool.md).
+// and WRITE (S4.3, docs/run/memory-pool.md).
 //
 //	n, err := node.Join(ctx, dev, "10.0.0.2:7178", node.Config{Name: "web1", Period: time.Second, Demand: 64 << 20})
 //	slab := n.Lease().Slabs[0]

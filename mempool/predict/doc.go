@@ -11,7 +11,7 @@
 // Allocate divides the pool by these needs. It is a pure function of integers.
 //
 // A Node and a Network have one owner at a time. Equal seeds and equal samples give equal results on one
-// architecture. A period allocates no memory. docs/memory-prediction.md has the experiment with real traces.
+// architecture. A period allocates no memory. docs/study/memory-prediction.md has the experiment with real traces.
 //
 // Files: node.go, guard.go and state.go are the Node; features.go makes the inputs of the network from
 // the history; network.go and pinball.go are the network and its loss; simple.go has the simple

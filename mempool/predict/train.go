@@ -22,7 +22,7 @@ type TrainConfig struct {
 	Seed uint64
 }
 
-// DefaultTrainConfig returns the configuration of docs/memory-prediction.md for one horizon.
+// DefaultTrainConfig returns the configuration of docs/study/memory-prediction.md for one horizon.
 func DefaultTrainConfig(horizon int) TrainConfig {
 	return TrainConfig{Horizons: []int{horizon}, Hidden: []int{32, 16}, Epochs: 5, Batch: 32, Rate: 2e-3, Seed: 1}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spread stores pages by number on several servers of a memory pool (docs/memory-pool.md), with or
+// Package spread stores pages by number on several servers of a memory pool (docs/run/memory-pool.md), with or
 // without a mirror.
 //
 //	d, err := etcd.Open("http://10.0.0.9:2379")

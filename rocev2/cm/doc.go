@@ -19,6 +19,6 @@
 //		}
 //	}
 //
-// Times are nanoseconds of any monotonic clock. docs/connections.md describes the messages and
-// limits, docs/connection-states.md has the table of states.
+// Times are nanoseconds of any monotonic clock. docs/program/connections.md describes the messages and
+// limits, docs/reference/connection-states.md has the table of states.
 package cm

@@ -164,5 +164,5 @@ func quoted(private []byte) string {
 
 // stateError says that a call does not fit the state of a connection.
 func stateError(call string, s State) error {
-	return fmt.Errorf("cm: %s does not exist in %s; docs/connection-states.md has the calls of each state", call, s)
+	return fmt.Errorf("cm: %s does not exist in %s; docs/reference/connection-states.md has the calls of each state", call, s)
 }

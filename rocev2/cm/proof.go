@@ -2,7 +2,7 @@
 
 package cm
 
-// Proof is how far the source address of a message can be believed (docs/security.md). A higher one is never
+// Proof is how far the source address of a message can be believed (docs/run/security.md). A higher one is never
 // displaced by a lower one where requests compete for places.
 type Proof uint8
 

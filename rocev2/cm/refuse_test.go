@@ -274,7 +274,7 @@ func TestTimewait(t *testing.T) {
 	w.connect(params())
 	w.run(time.Second / 2)
 	wantReason(t, w.a, mad.ReasonStaleConnection)
-	if err := w.a.Disconnect(w.now, id, nil); err == nil || err.Error() != "cm: Disconnect does not exist in Timewait; docs/connection-states.md has the calls of each state" {
+	if err := w.a.Disconnect(w.now, id, nil); err == nil || err.Error() != "cm: Disconnect does not exist in Timewait; docs/reference/connection-states.md has the calls of each state" {
 		t.Error(err)
 	}
 	w.run(time.Minute)

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/markdown"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/connection-states.md")
+var update = flag.Bool("update", false, "rewrite docs/reference/connection-states.md")
 
 // led is a connection in a state, at the end that the table shows.
 type led struct {
@@ -292,7 +293,7 @@ const tableHead = `# States of a connection
 ` + "`go test ./rocev2/cm -run StateTable -update`" + ` writes this page: it leads a connection of ` + "`rocev2/cm`" + ` into each state and
 notes what follows from each input.
 An input that is not listed for a state changes nothing: a message is counted, a call returns an error.
-[connections.md](connections.md) describes messages, limits and times.
+[connections.md](../program/connections.md) describes messages, limits and times.
 
 The states of the active end, which sends the REQ, are REQ Sent, REP Rcvd and Established; those of the passive end
 are REQ Rcvd, REP Sent and Established.
@@ -317,9 +318,10 @@ func TestStateTable(t *testing.T) {
 			}
 		}
 	}
-	const file = "../../docs/connection-states.md"
+	const file = "../../docs/reference/connection-states.md"
+	page := markdown.Fit(b.String())
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -327,8 +329,8 @@ func TestStateTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.String() != string(want) {
-		t.Errorf("the table differs from %s; look at the difference with -update and git diff\n%s", file, b.String())
+	if page != string(want) {
+		t.Errorf("the table differs from %s; look at the difference with -update and git diff\n%s", file, page)
 	}
 }
 

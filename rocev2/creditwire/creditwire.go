@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package creditwire translates between package precredit and packets: the bodies of CREDIT_GRANT
-// and CREDIT_RETURN (docs/wire-format.md), and the work requests that pre-credit is for. The
+// and CREDIT_RETURN (docs/reference/wire-format.md), and the work requests that pre-credit is for. The
 // engine and the card's model use it, so both send and understand the same.
 package creditwire
 

@@ -19,7 +19,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
-// luaCases are packets, and what docs/softroce.lua must show of them.
+// luaCases are packets, and what docs/reference/softroce.lua must show of them.
 func luaCases() []struct {
 	d      rocev2.Datagram
 	fields string // name=value, in any order; all that are not there must be absent
@@ -126,7 +126,7 @@ func dissect(t *testing.T, names []string, v6 bool) []string {
 	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const script = "../../docs/softroce.lua"
+	const script = "../../docs/reference/softroce.lua"
 	if _, err := os.ReadFile(script); err != nil { // also tells `go test` that the result depends on it
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Encrypted queue pairs (S2.8, docs/encryption.md). Package seal has keys, counters and windows.
+// Encrypted queue pairs (S2.8, docs/program/encryption.md). Package seal has keys, counters and windows.
 // A packet is sealed after its headers and data are in the frame and before the ICRC, in send. It is
 // opened behind the ICRC check, before anything acts on it, in frame. QP.encrypted is the one
 // comparison that a plain queue pair pays for it.

@@ -15,7 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Out-of-order mode (S3, package ooo, docs/out-of-order.md) of a queue pair of RC. This file has its
+// Out-of-order mode (S3, package ooo, docs/change/out-of-order.md) of a queue pair of RC. This file has its
 // life, ooo_post.go the send queue, ooo_wire.go its packets. transport.go calls all of it.
 //
 // HELLO announces the mode for a host, the number of a queue pair that it is in the mode. A queue pair

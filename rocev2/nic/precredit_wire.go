@@ -9,7 +9,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// What two engines send each other for pre-credit (docs/wire-format.md): in the stamps
+// What two engines send each other for pre-credit (docs/reference/wire-format.md): in the stamps
 // of data and ACKs, and in messages of their own, which may be lost. A grant is sent
 // again until the peer returned it; all else is repeated by a later message.
 

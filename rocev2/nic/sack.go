@@ -14,7 +14,7 @@ import (
 // has a NAK; a requester without SACK would detect the loss by its timeout only. So both ends
 // check two things: does the peer's host have an
 // engine (CAP_SACK), and is the peer's queue pair number one that an engine gives.
-// docs/wire-format.md goes through the cases.
+// docs/reference/wire-format.md goes through the cases.
 func (e *engine) negotiate(x *QP) {
 	if s := x.q.State(); s == verbs.StateErr || s == verbs.StateReset {
 		return // which take no attribute, and have no use for it

@@ -34,5 +34,5 @@
 // queue pairs of that thread. No method may run concurrently with another of the same queue
 // pair, of its Queues or of its Counters.
 //
-// Formats are in docs/wire-format.md, states and limits in docs/out-of-order.md.
+// Formats are in docs/reference/wire-format.md, states and limits in docs/change/out-of-order.md.
 package ooo

@@ -51,7 +51,7 @@ After an error of the send queue, UC and UD go to SQE.
 
 // The table as text, so that a change is visible in a review; the page in docs is the same.
 func TestStateTable(t *testing.T) {
-	for _, file := range []string{"testdata/states.golden", "../../docs/queue-pair-states.md"} {
+	for _, file := range []string{"testdata/states.golden", "../../docs/reference/queue-pair-states.md"} {
 		if *update {
 			if err := os.WriteFile(file, []byte(renderStates()), 0o644); err != nil {
 				t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Encryption is what an encrypted connection needs (docs/encryption.md). Offer and answer of the
+// Encryption is what an encrypted connection needs (docs/program/encryption.md). Offer and answer of the
 // handshake are private data of the connection request and of its acceptance.
 type Encryption struct {
 	// Identity is the key pair of this host.

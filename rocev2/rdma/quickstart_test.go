@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// quickStart returns client and server of the quick start in docs/applications.md as complete programs.
+// quickStart returns client and server of the quick start in docs/program/applications.md as complete programs.
 func quickStart(t *testing.T) (client, server string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/applications.md")
+	page, err := os.ReadFile("../../docs/program/applications.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func quickStart(t *testing.T) (client, server string) {
 	_, second, found3 := strings.Cut(rest, "\n    func main() {")
 	second, _, found4 := strings.Cut(second, "\n## ")
 	if !found || !found2 || !found3 || !found4 {
-		t.Fatal("docs/applications.md has no client and server in its quick start")
+		t.Fatal("docs/program/applications.md has no client and server in its quick start")
 	}
 	client = strings.ReplaceAll("package main\n"+first, "\n    ", "\n")
 	_, check, _ := strings.Cut(client, "func check(")

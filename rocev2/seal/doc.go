@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package seal encrypts and authenticates the packets of a queue pair (S2.8), for the
-// software NIC and for the model of the card. docs/encryption.md describes format, limits and
+// software NIC and for the model of the card. docs/program/encryption.md describes format, limits and
 // threat model. It has no I/O, no clock and no goroutine.
 //
 // A sealed packet is a RoCEv2 packet whose payload has 28 bytes more:

@@ -35,7 +35,7 @@ type ID uint32
 // after is how many ids i is after j, negative if it is before.
 func (i ID) after(j ID) int { return int(int32(uint32(i-j)<<8) >> 8) }
 
-// Descriptor is a task. Its bytes, big-endian (docs/wire-format.md):
+// Descriptor is a task. Its bytes, big-endian (docs/reference/wire-format.md):
 //
 //	0 version(8)=1  1 flags(8)  2 kernel(16)  4 zero(8)  5 task id(24)  8 operands(8)  9 zero(56)
 //	16 result (an operand)  48 operands, 32 bytes each

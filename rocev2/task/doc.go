@@ -4,7 +4,7 @@
 //
 // A task is a kernel, operands in registered memory, and a place for the result. It is written
 // as a Descriptor, which has the same bytes in a SEND from another node and in a slot of the
-// card's ring (docs/wire-format.md). Its answer has the number of the task and a Status.
+// card's ring (docs/reference/wire-format.md). Its answer has the number of the task and a Status.
 //
 // An Executor has cores, which execute tasks in parallel. Tasks come from origins: a queue of
 // this host, or the queue pair of another node. Each origin has its own Memory, so that keys,

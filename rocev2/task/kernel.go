@@ -85,7 +85,7 @@ func (r *Registry) Kernel(id KernelID) Kernel {
 	return r.kernels[id].Kernel
 }
 
-// The kernels of Builtin. docs/compute.md has their operands and results.
+// The kernels of Builtin. docs/program/compute.md has their operands and results.
 const (
 	KernelAdd       KernelID = 1
 	KernelSum       KernelID = 2

@@ -81,7 +81,7 @@ type QPInit struct {
 	MaxInline              int  // bytes
 	SignalAll              bool // every work request has a completion, also without Signaled
 
-	// OutOfOrder puts a queue pair of RC into out-of-order mode (docs/out-of-order.md), if that of the
+	// OutOfOrder puts a queue pair of RC into out-of-order mode (docs/change/out-of-order.md), if that of the
 	// peer is in it too. It has OpWrite, OpWriteNotify and OpRead only, with one element and without
 	// inline data. Its messages are not ordered among each other, and so are its completions.
 	OutOfOrder bool

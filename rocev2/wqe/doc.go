@@ -3,7 +3,7 @@
 // Package wqe has the entries of send queues, receive queues and completion queues as bytes: the
 // layouts and the codec from and to package verbs. Card and software NIC use the same entries.
 //
-// The layouts are generated from hwoffload/regs/queue/*.yaml; docs/card-registers.md has them as
+// The layouts are generated from hwoffload/regs/queue/*.yaml; docs/card/card-registers.md has them as
 // tables. Words are little-endian. A send entry is
 //
 //	0   wqe        operation, flags, number of elements, ID

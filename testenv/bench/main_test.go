@@ -11,7 +11,7 @@ import (
 // The Makefile and the documentation name subcommands.
 func TestNamedSubcommands(t *testing.T) {
 	root := newRoot()
-	for file, least := range map[string]int{"../../Makefile": 6, "../../docs/benchmarks.md": 4, "../../docs/development.md": 1} {
+	for file, least := range map[string]int{"../../Makefile": 6, "../../docs/reference/benchmarks.md": 4, "../../docs/change/development.md": 1} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

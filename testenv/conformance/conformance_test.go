@@ -54,7 +54,7 @@ const (
 // table has the cells of the page, by the name of the check and the column.
 type table map[[2]string]string
 
-// Every kind of device does what verbs say, and docs/conformance.md says where one does not offer it.
+// Every kind of device does what verbs say, and docs/reference/conformance.md says where one does not offer it.
 func TestConformance(t *testing.T) {
 	cells := table{}
 	for _, column := range columnNames {

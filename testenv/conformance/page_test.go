@@ -7,10 +7,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/internal/markdown"
 )
 
 // page is made of the cells.
-const page = "../../docs/conformance.md"
+const page = "../../docs/reference/conformance.md"
 
 // comparePage compares the page with the cells. UPDATE=1 writes it.
 func comparePage(t *testing.T, cells table) {
@@ -52,7 +54,7 @@ func render(cells table) (string, error) {
 			b.WriteByte('\n')
 		}
 	}
-	return fmt.Sprintf(pageHead, lines, len(columnNames), offered, lines*len(columnNames)-offered) + b.String(), nil
+	return fmt.Sprintf(pageHead, lines, len(columnNames), offered, lines*len(columnNames)-offered) + markdown.Fit(b.String()), nil
 }
 
 // Without a cell there is no page.
@@ -100,5 +102,5 @@ The columns of the tables are:
 
 All checks use IPv4, and two devices of the same kind; loopback is one device.
 The queue pairs of package ` + "`verbs`" + ` always report a drained send queue: ibv_modify_qp(3) has an attribute for it.
-[development.md](development.md) says where verbs are compared with those of rxe.
+[development.md](../change/development.md) says where verbs are compared with those of rxe.
 `

@@ -235,7 +235,7 @@ func TestPriority(t *testing.T) {
 
 // The capacity of the uplink is not configured: it is estimated from congestion at all
 // destinations. A machine that is noisier than the target has an estimate that is lower for a
-// while (docs/priority.md); one that stays too low, or none, never divides the whole uplink.
+// while (docs/run/priority.md); one that stays too low, or none, never divides the whole uplink.
 func TestPriorityEstimatesTheSharedLink(t *testing.T) {
 	x := newSharedLink(t)
 	for start := time.Now(); ; {

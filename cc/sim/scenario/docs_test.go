@@ -11,9 +11,9 @@ import (
 	"github.com/softroce/softroce-xdp/internal/yamlfile"
 )
 
-// docs/simulator.md names every key, and every figure.
+// docs/study/simulator.md names every key, and every figure.
 func TestDocs(t *testing.T) {
-	b, err := os.ReadFile("../../../docs/simulator.md")
+	b, err := os.ReadFile("../../../docs/study/simulator.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,13 +25,13 @@ func TestDocs(t *testing.T) {
 	} {
 		for _, key := range yamlfile.Keys(typ) {
 			if !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, ": "+key+"`") && !strings.Contains(text, key+":") {
-				t.Errorf("docs/simulator.md lacks the key %s of %s", key, typ.Name())
+				t.Errorf("docs/study/simulator.md lacks the key %s of %s", key, typ.Name())
 			}
 		}
 	}
 	for _, m := range Metrics {
 		if !strings.Contains(text, "`"+m.Name+"`") {
-			t.Errorf("docs/simulator.md lacks the figure %s", m.Name)
+			t.Errorf("docs/study/simulator.md lacks the figure %s", m.Name)
 		}
 	}
 }

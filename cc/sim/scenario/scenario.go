@@ -3,7 +3,7 @@
 // Package scenario reads the description of an experiment from YAML: a topology,
 // clocks, traffic, events, what to measure, and what the result must be.
 //
-// The library (Library, Named) holds the scenarios of docs/congestion-control.md.
+// The library (Library, Named) holds the scenarios of docs/study/congestion-control.md.
 // Reading is strict: a key that does not exist is an error that names the line and
 // the key that was probably meant, and so is a quantity without its unit.
 package scenario

@@ -14,7 +14,7 @@ import (
 // TestFourCaseHolds runs scenarios of the library for which both forms of the
 // policy meet every criterion, with the one set of parameters that follows from
 // the link's rate and the round trip. What is not in the list is in
-// docs/four-case.md.
+// docs/study/four-case.md.
 func TestFourCaseHolds(t *testing.T) {
 	both := []string{"fourcase", "fourcase-rate"}
 	for name, chosen := range map[string][]string{

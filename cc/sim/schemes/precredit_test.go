@@ -297,7 +297,7 @@ func TestPrecreditMessages(t *testing.T) {
 	})
 }
 
-// Completion times on a fat-tree, with pre-credit and without (docs/congestion-control.md has the whole
+// Completion times on a fat-tree, with pre-credit and without (docs/study/congestion-control.md has the whole
 // table): go test -run - -bench FatTree -benchtime 1x ./cc/sim/schemes
 func BenchmarkPrecreditFatTree(b *testing.B) {
 	for _, sizes := range []*workload.CDF{workload.WebSearch, workload.FBHadoop} {

@@ -2,7 +2,7 @@
 
 // Package validate runs the published congestion controls on experiments whose
 // outcome is known, and compares the simulator's figures with those of the papers.
-// It is the reason to believe the comparisons of docs/congestion-control.md.
+// It is the reason to believe the comparisons of docs/study/congestion-control.md.
 //
 // Experiments with the completion times of a workload are data (completions);
 // those with a few endless flows are a function each (controls). Networks are

@@ -29,7 +29,7 @@ type exitCode struct {
 	Detail  string
 }
 
-// ExitCodes are shown by the help, the man pages and docs/operations.md.
+// ExitCodes are shown by the help, the man pages and docs/run/operations.md.
 var ExitCodes = []exitCode{
 	{ExitOK, "done", "where something was checked, the answer is yes"},
 	{exitUsage, "the command line is wrong, or a file that it names", "the message says what is allowed; nothing was done"},

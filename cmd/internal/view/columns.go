@@ -64,7 +64,7 @@ var howMuch = []Column{
 	{Head: "RECEIVING", Sort: "receiving", Live: true, Text: "bits per second received since the last refresh",
 		cell:    func(d *Destination) string { return live(d.ReceivingBps) },
 		compare: func(a, b *Destination) int { return cmp.Compare(deref(b.ReceivingBps), deref(a.ReceivingBps)) }},
-	{Head: "LIMIT", Sort: "limit", Live: true, Text: "what kept the engine's queue pairs from sending (docs/transport.md); - without an engine",
+	{Head: "LIMIT", Sort: "limit", Live: true, Text: "what kept the engine's queue pairs from sending (docs/change/transport.md); - without an engine",
 		cell:    func(d *Destination) string { return dashUnless(d.Limit != "", d.Limit) },
 		compare: func(a, b *Destination) int { return cmp.Compare(a.Limit, b.Limit) }},
 	counter("TX_PKTS", "tx-packets", "packets sent", func(d *Destination) uint64 { return d.TxPackets }),

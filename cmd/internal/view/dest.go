@@ -17,7 +17,7 @@ import (
 )
 
 // Destination is one entry of the destination table. Times are nanoseconds,
-// rates bits per second, as the registers hold them (docs/tables.md); a window
+// rates bits per second, as the registers hold them (docs/reference/tables.md); a window
 // without a sample is null.
 type Destination struct {
 	Node         uint32   `json:"node"` // S1.2; 0 = not numbered yet

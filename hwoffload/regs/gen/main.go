@@ -84,7 +84,7 @@ func generate(root string) (map[string][]byte, error) {
 		"rocev2/wqe/layouts_gen.go":          layouts,
 		"hwoffload/rtl/softroce_regs_pkg.sv": svPackage(blocks, records),
 		"hwoffload/rtl/softroce_decode.sv":   decode,
-		"docs/card-registers.md":             page(blocks, records),
+		"docs/card/card-registers.md":        page(blocks, records),
 	}, nil
 }
 

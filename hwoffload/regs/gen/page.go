@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
+	"github.com/softroce/softroce-xdp/internal/markdown"
 )
 
 const pageHead = `# Registers of the card
@@ -119,7 +120,7 @@ func page(blocks []layout.Block, records []layout.Record) []byte {
 		}
 	}
 	pageRecords(&w, records)
-	return w.Bytes()
+	return []byte(markdown.Fit(w.String()))
 }
 
 func pageRegister(w *bytes.Buffer, r *layout.Register) {

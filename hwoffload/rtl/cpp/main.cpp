@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Serves the simulated card through a unix stream socket, one client at a time. The protocol
-// is in docs/card-registers.md, and the messages that only a simulator has are in sim.go.
+// is in docs/card/card-registers.md, and the messages that only a simulator has are in sim.go.
 //
 // usage: program SOCKET [wall]
 //

@@ -10,12 +10,12 @@ import (
 )
 
 // reportCommand synthesizes the modules of the card with yosys, and writes what they take of an FPGA
-// to docs/card-rtl.txt (`make rtl-report`). Modules whose circuit has not changed since the last
+// to docs/card/card-rtl.txt (`make rtl-report`). Modules whose circuit has not changed since the last
 // report keep their line.
 func reportCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("rtltool report", flag.ExitOnError)
 	dir := flags.String("dir", "hwoffload/rtl", "folder of the sources")
-	out := flags.String("out", "docs/card-rtl.txt", "the report")
+	out := flags.String("out", "docs/card/card-rtl.txt", "the report")
 	all := flags.Bool("all", false, "synthesize all modules, also those that have not changed")
 	_ = flags.Parse(args) // it ends the process on an error
 	return report(ctx, *dir, *out, *all)

@@ -16,15 +16,15 @@ import (
 
 // The committed report has all modules that are there now. Those that change with each register of the
 // definition may have the row of an earlier one. If this fails, it is older than the
-// sources: `make rtl-report` (some minutes), and commit docs/card-rtl.txt.
+// sources: `make rtl-report` (some minutes), and commit docs/card/card-rtl.txt.
 func TestCommittedReport(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/card-rtl.txt")
+	text, err := os.ReadFile("../../../docs/card/card-rtl.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	version := regexp.MustCompile(`(?m)^(Yosys [^:]*):`).FindSubmatch(text)
 	if version == nil {
-		t.Fatal("docs/card-rtl.txt has no version of yosys: run `make rtl-report`")
+		t.Fatal("docs/card/card-rtl.txt has no version of yosys: run `make rtl-report`")
 	}
 	sources, err := readModules("..")
 	if err != nil {
@@ -34,12 +34,12 @@ func TestCommittedReport(t *testing.T) {
 	for _, m := range sources.modules() {
 		r, ok := rows[m]
 		if !ok || r.fingerprint != sources.fingerprint(m) && !ofDefinition[m] {
-			t.Errorf("docs/card-rtl.txt is older than module %s: run `make rtl-report` and commit it", m)
+			t.Errorf("docs/card/card-rtl.txt is older than module %s: run `make rtl-report` and commit it", m)
 		}
 		delete(rows, m)
 	}
 	for m := range rows {
-		t.Errorf("docs/card-rtl.txt has module %s, which is not there: run `make rtl-report` and commit it", m)
+		t.Errorf("docs/card/card-rtl.txt has module %s, which is not there: run `make rtl-report` and commit it", m)
 	}
 }
 

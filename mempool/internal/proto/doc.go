@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proto has the messages between a node and the server of a memory pool (docs/memory-pool.md).
+// Package proto has the messages between a node and the server of a memory pool (docs/run/memory-pool.md).
 //
 // A Request is the private data of a connection request of the communication manager (REQ), an Offer that of
 // its acceptance (REP). All others are SENDs of that connection, in both directions. Integers are big-endian.

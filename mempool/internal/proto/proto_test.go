@@ -51,7 +51,7 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// The bytes are those of docs/memory-pool.md.
+// The bytes are those of docs/run/memory-pool.md.
 func TestMessageBytes(t *testing.T) {
 	for _, x := range messages {
 		want := unhex(t, x.bytes)

@@ -12,7 +12,7 @@
 //	err = c.Do(ctx, &compute.Descriptor{Kernel: compute.KernelSum, Operands: []compute.Operand{in}, Result: out})
 //
 // The server reads the operands from the memory of the client by RDMA READ, and writes the result to
-// it by RDMA WRITE. docs/compute.md has the kernels.
+// it by RDMA WRITE. docs/program/compute.md has the kernels.
 //
 // # Isolation of clients
 //

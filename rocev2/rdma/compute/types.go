@@ -57,7 +57,7 @@ type (
 	Registry = task.Registry // the kernels of an executor
 )
 
-// Kernels of Builtin. docs/compute.md has their operands and results.
+// Kernels of Builtin. docs/program/compute.md has their operands and results.
 const (
 	KernelAdd       = task.KernelAdd
 	KernelSum       = task.KernelSum

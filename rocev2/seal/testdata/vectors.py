@@ -3,7 +3,7 @@
 """Prints vectors.json: handshakes and sealed packets, computed without the Go code.
 
 It needs python3-cryptography. Noise KK is written out here from revision 34 of the Noise
-specification, HKDF from RFC 5869, and the packets from docs/encryption.md.
+specification, HKDF from RFC 5869, and the packets from docs/program/encryption.md.
 """
 import hashlib
 import hmac

@@ -6,7 +6,7 @@
 // a repair by the agent, or a line of `softroce-xdp status` that names the change.
 //
 // The situations are data. The test runs them on two hosts with traffic, and
-// docs/administrator.md has them as a table.
+// docs/run/administrator.md has them as a table.
 //
 //	situation.go   what a situation is
 //	table.go       the situations, by subject

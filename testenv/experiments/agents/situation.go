@@ -134,7 +134,7 @@ func (s *Situation) remedy() string {
 	return strings.Join(slices.DeleteFunc([]string{shown(s.Undo), shown(s.Remedy)}, func(x string) bool { return x == "" }), ", ")
 }
 
-// Table is the table of docs/administrator.md.
+// Table is the table of docs/run/administrator.md.
 func Table() string {
 	var b strings.Builder
 	b.WriteString("| what | how | noticed | repaired | named | harmless |\n|---|---|---|---|---|---|\n")

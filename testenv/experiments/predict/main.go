@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command predict compares mempool/predict with simple predictors on real traces of memory demand.
-// It prints the tables of docs/memory-prediction.md, which says where the traces come from.
+// It prints the tables of docs/study/memory-prediction.md, which says where the traces come from.
 //
 //	go run ./testenv/experiments/predict -gcd FOLDER -datacenters FOLDER
 //
@@ -68,7 +68,7 @@ func run(args []string, out, progress io.Writer) error {
 		return writeStart(o.start)
 	}
 	if o.gcd == "" && o.datacenters == "" {
-		return errors.New("no traces: use -gcd or -datacenters, see docs/memory-prediction.md")
+		return errors.New("no traces: use -gcd or -datacenters, see docs/study/memory-prediction.md")
 	}
 	if o.gcd != "" {
 		if err := o.compareGCD(out, progress); err != nil {

@@ -2,7 +2,7 @@
 
 package samples
 
-// This file has the table of forged packets of docs/security.md: what a host needs that does not see the
+// This file has the table of forged packets of docs/run/security.md: what a host needs that does not see the
 // packets of the two whose connection it attacks, and that knows addresses, ports and well-known numbers. The tests of
 // each row are where its packets are handled. They try what the row says, by Try.
 

@@ -14,9 +14,9 @@ import (
 
 const root = "../../../"
 
-// The table of docs/security.md is that of this package. UPDATE=1 writes it.
+// The table of docs/run/security.md is that of this package. UPDATE=1 writes it.
 func TestPage(t *testing.T) {
-	const page, begin, end = root + "docs/security.md", "<!-- forgeries: made by TestPage of testenv/lab/samples -->\n", "<!-- end -->\n"
+	const page, begin, end = root + "docs/run/security.md", "<!-- forgeries: made by TestPage of testenv/lab/samples -->\n", "<!-- end -->\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

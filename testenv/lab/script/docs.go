@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/softroce/softroce-xdp/internal/markdown"
 )
 
 // Paths of the pages of which parts are made from the source, in the repository.
 const (
-	OperationsPage = "docs/operations.md"
-	TablesPage     = "docs/tables.md"
-	TransportPage  = "docs/transport.md"
+	OperationsPage = "docs/run/operations.md"
+	TablesPage     = "docs/reference/tables.md"
+	TransportPage  = "docs/change/transport.md"
 )
 
 // repository is the path of the repository from the directory of the package of a program.
@@ -36,6 +38,7 @@ func CheckDoc(t *testing.T, path string, parts map[string]string) {
 	t.Helper()
 	text := ReadFile(t, path)
 	for name, want := range parts {
+		want = markdown.Fit(want)
 		start := "<!-- " + name + " -->\n"
 		before, rest, ok := strings.Cut(text, start)
 		if !ok {

@@ -100,7 +100,7 @@ func precreditStats(c *hwoffload.Card) (out []loader.Stat) {
 }
 
 // cardBudget is the budget without --budget, in bandwidth-delay products: what a switch without
-// queues by size takes (docs/congestion-control.md).
+// queues by size takes (docs/study/congestion-control.md).
 const cardBudget = 16
 
 func newPrecreditEnable(a *app) *cobra.Command {

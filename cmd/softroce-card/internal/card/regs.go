@@ -25,7 +25,7 @@ func newRegs(a *app) *cobra.Command {
 		Long: `Regs shows the blocks of registers, or the registers of one block with the values of their
 fields. Of arrays it shows the elements that differ from their reset values, unless
 --element or --all says otherwise. Reading changes nothing. A command (WO) reads 0.
-docs/card-registers.md has the meaning of all registers.`,
+docs/card/card-registers.md has the meaning of all registers.`,
 		Example:           "  softroce-card regs 0000:03:00.0\n  softroce-card regs 0000:03:00.0 dest --element 3",
 		Args:              cli.Takes(1, 2),
 		ValidArgsFunction: a.completeCards,

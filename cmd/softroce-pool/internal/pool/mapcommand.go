@@ -43,7 +43,7 @@ at a host with "softroce-pool serve". It fills the slice, accesses it at random,
 hashes it, and prints what each step took. PAGE-INS are first accesses to pages that
 were not in the memory of this host.
 
-Programs in Go do the same with package mempool/vmm (docs/memory-map.md).
+Programs in Go do the same with package mempool/vmm (docs/program/memory-map.md).
 Ctrl-C ends map before. It needs Linux 6.6 and the right to use userfaultfd. The exit code is 3 if data is wrong.`,
 		Args: cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(a, cmd, args[0]) },

@@ -31,7 +31,7 @@ func newMetrics(a *host.App) *cobra.Command {
 		Use:   "metrics HOST[:PORT]...",
 		Short: "Print the metrics of servers for Prometheus",
 		Long: `Metrics prints, in the text format of Prometheus, what status shows: servers of the memory pool
-and their nodes. docs/operations.md lists the metrics.
+and their nodes. docs/run/operations.md lists the metrics.
 
 With --output it replaces a file at once, for the textfile collector of node_exporter.
 

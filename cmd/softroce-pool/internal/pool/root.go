@@ -13,7 +13,7 @@ func New() *cobra.Command {
 	root := &cobra.Command{
 		Short: "Lend memory to other hosts, or use that of another host",
 		Long: `A server lends memory to nodes, which access it by RDMA READ and WRITE. Each period of
-a node, the server divides the pool by what the nodes need (docs/memory-pool.md):
+a node, the server divides the pool by what the nodes need (docs/run/memory-pool.md):
 
   host2# softroce-pool serve --bytes 1G
   host1# softroce-pool join host2 --bytes 64M --check

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tickets keeps the tickets of the nodes of a user as files, so that `softroce-pool leave` can end what a
-// node leases that another process has made (docs/memory-pool.md).
+// node leases that another process has made (docs/run/memory-pool.md).
 package pool
 
 import (

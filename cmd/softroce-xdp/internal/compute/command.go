@@ -27,7 +27,7 @@ func New(a *host.App) *cobra.Command {
 		Use:   "compute",
 		Short: "Compute on the cores of another host, with data moved by RDMA",
 		Long: `A server executes compute tasks of other hosts: it reads their operands by RDMA READ,
-and writes the results to them by RDMA WRITE (docs/compute.md):
+and writes the results to them by RDMA WRITE (docs/program/compute.md):
 
   host2# softroce-xdp compute serve
   host1# softroce-xdp compute run host2 sum measurements.bin:float32

@@ -29,7 +29,7 @@ its peers, one a line:
 
   10.0.0.2  Y7yNUwRySwLhsBjMqXZ0aGkRKmEMqRnQ6c3GVJ7sbjs=
 
-Only the owner may read the file of the private key. docs/encryption.md says what
+Only the owner may read the file of the private key. docs/program/encryption.md says what
 encryption hides and what it does not.`,
 	}
 	cli.Group(cmd,

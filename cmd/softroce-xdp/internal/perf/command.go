@@ -38,7 +38,7 @@ an attached interface, as root.
 
 The result names what kept the queue pairs from sending, in samples of 20 ms: the
 window of the policy, the pacer, a receiver that was not ready. All reasons are in
-docs/transport.md.`,
+docs/change/transport.md.`,
 	}
 	cli.Group(cmd, newPerfServer(a, log))
 	for _, c := range []struct{ op, short string }{

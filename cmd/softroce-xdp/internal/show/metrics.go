@@ -27,7 +27,7 @@ func newMetrics(a *host.App) *cobra.Command {
 		Short: "Print the metrics of this host for Prometheus",
 		Long: `Metrics prints, in the text format of Prometheus, what status and table show: interfaces,
 counters of the data plane and of the device that the agent serves, and destinations.
-docs/operations.md lists them. The metrics of a memory pool are printed by softroce-pool metrics.
+docs/run/operations.md lists them. The metrics of a memory pool are printed by softroce-pool metrics.
 
 With --output it replaces a file at once, for the textfile collector of node_exporter.
 

@@ -93,7 +93,7 @@ func (s *Set) Destinations(t *view.Table, n int) {
 	}
 }
 
-// rttNs returns the RTT of a destination (docs/tables.md), 0 if it is not known. The times of the two directions
+// rttNs returns the RTT of a destination (docs/reference/tables.md), 0 if it is not known. The times of the two directions
 // contain the offset of the clocks, and their sum does not.
 func rttNs(d *view.Destination) int64 {
 	if d.Stamps && (d.TxNs != 0 || d.RxNs != 0) {

@@ -5,7 +5,7 @@
 //
 // Peers is a state machine: times come in as an argument, HELLOs that are due come out as
 // keys, and the agent sends them. It trusts its caller: the data plane has checked the
-// nonce of a HELLO_ACK and the token of a HELLO (docs/security.md) before the agent
+// nonce of a HELLO_ACK and the token of a HELLO (docs/run/security.md) before the agent
 // reports them here.
 //
 //	event                                    reaction

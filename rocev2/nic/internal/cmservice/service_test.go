@@ -15,7 +15,7 @@ import (
 )
 
 // Two sessions connect and disconnect, whatever is lost, and nothing stays steered. Where much is lost, three REPs are
-// too few (docs/connections.md): the peer has proved its address.
+// too few (docs/program/connections.md): the peer has proved its address.
 func TestConnect(t *testing.T) {
 	for _, loss := range []int{0, 10, 30} {
 		for seed := range uint64(20) {

@@ -7,7 +7,7 @@
 //	1(1)  out-of-order mode(1)  generation(6)  slot(16)
 //
 // Slot and generation are random: a host that does not see the packets of a queue pair has to try 2^22 numbers
-// (docs/security.md). The slot is an index, which makes the look-up of a received packet one load. The
+// (docs/run/security.md). The slot is an index, which makes the look-up of a received packet one load. The
 // generation changes each time a slot is used again, so that late packets of a destroyed
 // queue pair find none. The top bit tells numbers of this package from those of rxe, which
 // are 16 to 0x20000 (RXE_MAX_QP_INDEX): both may work on one interface, and two engines

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ccreport runs the library of scenarios and writes
-// docs/congestion-control.md with its pictures: `make cc-report`.
+// docs/study/congestion-control.md with its pictures: `make cc-report`.
 package ccreport
 
 import (
@@ -33,12 +33,12 @@ func Command() *cobra.Command {
 	o := options{log: os.Stdout, progress: struct{ io.Writer }{os.Stderr}}
 	cmd := &cobra.Command{
 		Use:   "ccreport",
-		Short: "Run the library of scenarios and write docs/congestion-control.md",
+		Short: "Run the library of scenarios and write docs/study/congestion-control.md",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return status.Failure(run(cmd.Context(), o)) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "out", "docs", "directory of congestion-control.md; pictures go to img in it")
+	f.StringVar(&o.dir, "out", "docs/study", "directory of congestion-control.md; pictures go to img in it")
 	f.BoolVar(&o.quick, "quick", false, "a tenth of the time on small networks: to see that it works, not what comes out")
 	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "runs at the same time")
 	return cmd
@@ -95,9 +95,6 @@ func run(ctx context.Context, o options) error {
 	in := report.Input{Summaries: experiment.Summaries(slices.Concat(jobs, scale), slices.Concat(results, scaled)), About: map[string]string{}, Validation: known, Short: o.quick, Sources: sources}
 	for _, j := range slices.Concat(jobs, scale) {
 		in.About[j.Scheme.Label] = about(in.About[j.Scheme.Label], j.Scheme)
-	}
-	if text, err := os.ReadFile(filepath.Join(o.dir, "img", "simreal.txt")); err == nil {
-		in.Reality = string(text)
 	}
 	if err := write(report.New(in), o.dir); err != nil {
 		return err

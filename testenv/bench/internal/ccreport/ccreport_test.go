@@ -42,7 +42,7 @@ func TestQuick(t *testing.T) {
 // The committed report and its pictures are of these sources. If this fails, the page is
 // older than the code that it measures: `make cc-report` (20 minutes), and commit docs/.
 func TestCommittedReport(t *testing.T) {
-	const docs = "../../../../docs/"
+	const docs = "../../../../docs/study/"
 	text := read(t, docs+"congestion-control.md")
 	sources, err := report.Fingerprint(".")
 	if err != nil {
@@ -50,16 +50,13 @@ func TestCommittedReport(t *testing.T) {
 	}
 	made := "Made by `make cc-report`; do not edit. Sources: " + sources
 	if !strings.Contains(text, made) {
-		t.Error("docs/congestion-control.md is older than the code that it measures: run `make cc-report` and commit docs/")
-	}
-	if !strings.Contains(text, read(t, docs+"img/simreal.txt")) {
-		t.Error("docs/congestion-control.md does not have what docs/img/simreal.txt has: run `make cc-report` and commit docs/")
+		t.Error("docs/study/congestion-control.md is older than the code that it measures: run `make cc-report` and commit docs/")
 	}
 	linked := map[string]bool{}
 	for _, m := range regexp.MustCompile(`\]\(img/([^)]*)\)`).FindAllStringSubmatch(text, -1) {
 		linked[m[1]] = true
 		if b, err := os.ReadFile(docs + "img/" + m[1]); err != nil || !strings.Contains(string(b), made) {
-			t.Errorf("docs/img/%s is missing or older than the code that it measures: run `make cc-report` and commit docs/", m[1])
+			t.Errorf("docs/study/img/%s is missing or older than the code that it measures: run `make cc-report` and commit docs/", m[1])
 		}
 	}
 	pictures, err := filepath.Glob(docs + "img/cc-*")
@@ -68,11 +65,11 @@ func TestCommittedReport(t *testing.T) {
 	}
 	for _, p := range pictures {
 		if !linked[filepath.Base(p)] {
-			t.Errorf("docs/congestion-control.md does not show docs/img/%s: remove it", filepath.Base(p))
+			t.Errorf("docs/study/congestion-control.md does not show docs/study/img/%s: remove it", filepath.Base(p))
 		}
 	}
 	if strings.Contains(text, "This is the shortened report") {
-		t.Error("docs/congestion-control.md was made with --quick: run `make cc-report`")
+		t.Error("docs/study/congestion-control.md was made with --quick: run `make cc-report`")
 	}
 	library, err := scenario.Library()
 	if err != nil {
@@ -80,7 +77,7 @@ func TestCommittedReport(t *testing.T) {
 	}
 	for _, s := range library {
 		if s.Group == scenario.Control && !strings.Contains(text, "### "+s.Title+"\n") {
-			t.Errorf("docs/congestion-control.md has no section of %s: run `make cc-report`", s.Name)
+			t.Errorf("docs/study/congestion-control.md has no section of %s: run `make cc-report`", s.Name)
 		}
 	}
 }

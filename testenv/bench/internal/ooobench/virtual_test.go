@@ -8,7 +8,7 @@ import (
 )
 
 // The goals of issue 14 that out-of-order mode reaches stay reached. Time is virtual: load of the
-// machine changes nothing. docs/out-of-order.md names those that it misses.
+// machine changes nothing. docs/change/out-of-order.md names those that it misses.
 func TestVirtualGoals(t *testing.T) {
 	rows, err := table(1, 1000)
 	if err != nil {
