@@ -16,7 +16,7 @@ import (
 )
 
 // apiPage lists the API packages.
-const apiPage = "program/api-packages-draft.md"
+const apiPage = "program/api-packages.md"
 
 // apiRow is a line of the table of API packages: package and sentence.
 var apiRow = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| (.+) \\|$")

@@ -10,7 +10,7 @@ import (
 )
 
 // rulesPage has the list of rules.
-const rulesPage = "change/architecture-rules-draft.md"
+const rulesPage = "change/architecture.md"
 
 func pageRules(t *testing.T) []importRule {
 	t.Helper()

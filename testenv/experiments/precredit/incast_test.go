@@ -19,11 +19,6 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	engines.RemoveBinary()
-	os.Exit(code)
-}
 
 const (
 	senders = 4
