@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures the CPU time per packet of the data plane's programs, compared with an
-// empty program in the same run. Internal to this project. bench.bpf.c describes how one packet is
-// repeated.
+// Package bench measures the CPU time per packet of the data plane's programs, compared with
+// an empty program in the same run. bench.bpf.c describes how one packet is repeated.
 package bench
 
 import (

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Benchreport prints the CPU time per packet of the data plane over that of an empty program
-// measured in the same run. Internal to this project. It exits with 1 if a target is missed, and
-// with 2 after an error.
+// measured in the same run. It exits with 1 if a target is missed, and with 2 after an error.
 package main
 
 import (

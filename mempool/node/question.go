@@ -10,6 +10,7 @@ import (
 	"net"
 
 	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -27,7 +28,7 @@ func Remove(ctx context.Context, dev verbs.Device, address, name string, ticket 
 	return question(ctx, dev, address, proto.Request{Kind: proto.KindRemove, Name: name}, ticket, options)
 }
 
-func question(ctx context.Context, dev verbs.Device, address string, r proto.Request, ticket func(net.Addr) (Ticket, error), options []rdma.Option) (s PoolStatus, err error) {
+func question(ctx context.Context, dev verbs.Device, address string, r proto.Request, ticket func(net.Addr) (Ticket, error), options []rdma.Option) (s lease.Status, err error) {
 	private, err := r.AppendBinary(nil)
 	if err != nil {
 		return s, err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pages stores pages by number in the space that a node leases (mempool/node): the remote side of a
-// virtual memory manager (S4.4). Internal to this project.
+// virtual memory manager (S4.4).
 //
 // A page is placed in a slab when it is written. When a slab must be returned, its pages move to other
 // slabs, as far as there is room. A page whose slab has ended is lost: to read it is ErrLost, never other
