@@ -4,7 +4,6 @@ package engine
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/rocev2/nic/route"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
 
@@ -12,7 +11,7 @@ import (
 type (
 	Options = nic.Options // how the device works; a zero value is the default
 	Device  = nic.Device  // the software NIC on an attached interface
-	Link    = route.Link  // the state of the interface
+	Link    = nic.Link    // the state of the interface
 	Mode    = xsk.Mode    // how packets get from the driver to the device
 )
 

@@ -188,10 +188,13 @@ func (d *Device) GIDs() []netip.Addr {
 	return d.routes.GIDs()
 }
 
+// Link is the state of an interface.
+type Link = route.Link
+
 // Link returns the state of the interface.
-func (d *Device) Link() route.Link {
+func (d *Device) Link() Link {
 	if d.routes == nil {
-		return route.Link{Up: true, Carrier: true, MTU: loopbackMTU}
+		return Link{Up: true, Carrier: true, MTU: loopbackMTU}
 	}
 	return d.routes.Link()
 }
