@@ -15,7 +15,7 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 GOTEST   := GO=$(GO) ./.ci/gotest
 # Minutes of one goroutine, or of other programs: nothing for the race detector. The same holds for the
 # million random events of stage vectors.
-SIMULATED := cc/fourcase cc/sim/schemes cc/sim/validate docs rocev2/ooo hwoffload/rtl hwoffload/rtl/rtltool
+SIMULATED := cc/fourcase cc/sim/schemes cc/report docs rocev2/ooo hwoffload/rtl hwoffload/rtl/rtltool
 # A process under the race detector sleeps a second before it ends, unless told otherwise.
 export GORACE := atexit_sleep_ms=10
 # A stage's timeout ends a test that hangs; a slow machine must stay below it.
@@ -85,7 +85,7 @@ test-go:
 	$(GOTEST) summary
 
 # What is judged here depends on how fast the machine is (package testenv/lab/require).
-TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/experiments/precredit ./testenv/e2e ./testenv/experiments/simvsreal
+TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/experiments/rates ./testenv/e2e ./testenv/experiments/simvsreal
 .PHONY: test-timing
 test-timing: ## rates that are reached, shares, queues, delays: on a machine that does nothing else (root); no part of CI
 	rm -rf out/gotest
@@ -157,7 +157,7 @@ bench-receiver: ## a server with a slow link divides it among three nodes by pri
 .PHONY: bench-precredit
 bench-precredit: build ## messages to one host from four, with pre-credit and without: out/precredit.txt and turns.txt (root, five minutes)
 	mkdir -p out
-	SOFTROCE_REPORT=$(CURDIR)/out $(GO) test -count=1 -v -timeout 20m -run 'TestIncast|TestTurns' $(AS_ROOT) ./testenv/experiments/precredit
+	SOFTROCE_REPORT=$(CURDIR)/out $(GO) test -count=1 -v -timeout 20m -run 'TestIncast|TestTurns' $(AS_ROOT) ./testenv/experiments/rates
 
 .PHONY: bench-pool
 bench-pool: build-bench ## a program with 4 GiB of memory, of which a half or a quarter is local: the pool against swap to a file (root, 10 GB of memory, half an hour)

@@ -16,7 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/softroce/softroce-xdp/internal/markdown"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // start is the page from which every other page of docs is reached.
@@ -68,8 +68,8 @@ func checkPages(t *testing.T, tree fs.FS, pages, files []string) (problems []str
 	for _, p := range pages {
 		text := readTree(t, tree, p)
 		for i, line := range strings.Split(text, "\n") {
-			if n := utf8.RuneCountInString(line); n > markdown.Width && p != "CHANGELOG.md" {
-				problems = append(problems, fmt.Sprintf("%s:%d: %d columns, at most %d", p, i+1, n, markdown.Width))
+			if n := utf8.RuneCountInString(line); n > texts.MarkdownWidth && p != "CHANGELOG.md" {
+				problems = append(problems, fmt.Sprintf("%s:%d: %d columns, at most %d", p, i+1, n, texts.MarkdownWidth))
 			}
 		}
 		for _, l := range targets(text) {

@@ -12,8 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
-	"github.com/softroce/softroce-xdp/cc/sim/validate"
-	"github.com/softroce/softroce-xdp/internal/markdown"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // Input is what the report is made of. It holds nothing that depends on the
@@ -21,7 +20,7 @@ import (
 type Input struct {
 	Summaries []*experiment.Summary // of the whole library, in its order
 	// Validation compares with what papers found.
-	Validation []validate.Row
+	Validation []Row
 	Short      bool // made of Quick scenarios
 	// Sources is the Fingerprint of what was run.
 	Sources string
@@ -43,7 +42,7 @@ type Document struct {
 	Summary    []string         // the page in a few sentences
 	Seeds      string           // of long flows and completion times
 	Scale      experiment.Table
-	Validation []validate.Row
+	Validation []Row
 	Lost       []string // where our schemes miss a criterion
 	HeatMap    *Plot    // of the scenarios of long flows
 	Plots      []Plot
@@ -208,9 +207,9 @@ var source string
 var document = template.Must(template.New("document").Funcs(template.FuncMap{
 	"table": tableText,
 	"trim":  strings.TrimSpace,
-	"validation": func(rows []validate.Row) (string, error) {
+	"validation": func(rows []Row) (string, error) {
 		var b strings.Builder
-		err := validate.Markdown(&b, rows)
+		err := Markdown(&b, rows)
 		return b.String(), err
 	},
 }).Parse(source))
@@ -221,7 +220,7 @@ func (d *Document) WriteMarkdown(w io.Writer) error {
 	if err := document.Execute(&b, d); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	_, err := io.WriteString(w, markdown.Fit(b.String()))
+	_, err := io.WriteString(w, texts.FitMarkdown(b.String()))
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
-	"github.com/softroce/softroce-xdp/cc/sim/validate"
 )
 
 const controlText = `name: incast
@@ -49,7 +48,7 @@ func TestDocument(t *testing.T) {
 			completion(s, fourcase, 1, 2, 3, 4), completion(s, oneQueue, 1, 1.5, 3, 6), completion(s, "hpcc", 1, 1, 3, 4),
 			completion(bySize, fourcase, 1, 2, 3, 4), completion(bySize, lowPriority, 1, 2, 2, 4), completion(bySize, precredit, 1, 1.5, 3, 4),
 			completion(bySize, "hpcc", 1, 3, 3, 4)),
-		Validation: []validate.Row{{ID: "V1", What: "short flows", Scheme: "hpcc", Paper: validate.Range{Low: 1.9, High: 1.9}, Ours: 2, OK: true}},
+		Validation: []Row{{ID: "V1", What: "short flows", Scheme: "hpcc", Paper: Range{Low: 1.9, High: 1.9}, Ours: 2, OK: true}},
 		Sources:    "0123456789abcdef",
 		About:      map[string]string{"hpcc": "telemetry | windows"},
 	}

@@ -80,7 +80,7 @@ func (s *sibling) check(ours *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// find returns the path of the program: beside this one, or in PATH.
+// find returns the path of the program: next to this one, or in PATH.
 func (s *sibling) find() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

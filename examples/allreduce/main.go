@@ -23,9 +23,8 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/softroce/softroce-xdp/examples/allreduce/ring"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
-	"github.com/softroce/softroce-xdp/rocev2/task"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/compute"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -109,9 +108,9 @@ func parse(args []string) (o options, err error) {
 
 // run joins the ring on a device and makes the sums.
 func (o *options) run(ctx context.Context, dev verbs.Device, w io.Writer) (err error) {
-	var e *task.Executor
+	var e *compute.Executor
 	if o.inNIC {
-		if e, err = task.NewExecutor(task.Config{Cores: o.cores, MaxBytes: 1 << 30, Background: true}); err != nil {
+		if e, err = compute.NewExecutor(compute.ExecutorConfig{Cores: o.cores, MaxBytes: 1 << 30, Background: true}); err != nil {
 			return err
 		}
 		defer e.Close(context.Background())
@@ -122,8 +121,8 @@ func (o *options) run(ctx context.Context, dev verbs.Device, w io.Writer) (err e
 	}
 	joining, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	node, err := ring.Join(joining, dev, ring.Config{
-		Listen: o.listen, Next: o.next, Rank: o.rank, Nodes: o.nodes, Vector: vector, Type: task.Uint64, Executor: e,
+	node, err := Join(joining, dev, Config{
+		Listen: o.listen, Next: o.next, Rank: o.rank, Nodes: o.nodes, Vector: vector, Type: compute.Uint64, Executor: e,
 	})
 	if err != nil {
 		return err
@@ -132,7 +131,7 @@ func (o *options) run(ctx context.Context, dev verbs.Device, w io.Writer) (err e
 }
 
 // sums makes the sums, and checks and prints each.
-func (o *options) sums(ctx context.Context, node *ring.Ring, vector []byte, w io.Writer) error {
+func (o *options) sums(ctx context.Context, node *Ring, vector []byte, w io.Writer) error {
 	n := uint64(o.nodes)
 	for round := range uint64(o.rounds) {
 		for i := 0; i < len(vector); i += 8 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package card is the model of a card in memory: its registers, its DDR and its data path. It is a
-// hwoffload.Device for tests, and for work without a card.
+// Package card is the model of a card in memory: its registers, its DDR and its data path. Internal
+// to this project. It is a hwoffload.Device for tests, and for work without a card.
 //
 // The data path executes the WQEs of queue pairs (S2.2 to S2.4). Frames enter by Deliver and leave
 // by NextFrame; Start does both for real wires (Cable, Ethernet), and Virtual for models on virtual

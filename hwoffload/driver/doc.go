@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package driver drives a card by its registers and its DDR window: the data path (Open), the
-// destination table (NewTable) and pre-credit (EnablePreCredit). It works with each
-// hwoffload.Device: a PCI BAR, a simulator, and the model of package card.
+// destination table (NewTable) and pre-credit (EnablePreCredit). Internal to this project. It works
+// with each hwoffload.Device: a PCI BAR, a simulator, and the model of package card.
 //
 // A Device is a verbs.Device, so programs written for package verbs run on a card (S2.2 to S2.4).
 // In addition to the calls of package verbs it has calls for what only a card has: regions at

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package regs has the registers of the card as typed accessors, and as the table Blocks. It
-// is generated from the YAML files of this folder, which are the one definition of the
-// registers: the SystemVerilog package of hwoffload/rtl and docs/card/card-registers.md come from them
-// as well. The files in folder queue define the entries of queues (Wqe, Cqe and others), which lie
-// in memory.
+// Package regs has the registers of the card as typed accessors, and as the table Blocks. Internal to
+// this project. It is generated from the YAML files of this folder, which are the one definition of
+// the registers: the SystemVerilog package of hwoffload/rtl and docs/card/card-registers.md come from
+// them as well. The files in folder queue define the entries of queues (Wqe, Cqe and others), which
+// lie in memory.
 //
 // An accessor reads or writes its whole register. A register with several fields is a type of
 // its own, with a method for each field; to change one field, a caller reads the register,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rtl has the sources of the card in SystemVerilog, and simulates them with Verilator and a
-// C++ compiler. docs/card/card-rtl.md describes the sources, and says what is simulated.
+// C++ compiler. Internal to this project. docs/card/card-rtl.md describes the sources, and says
+// what is simulated.
 //
 // Start builds the simulator of the card, which is a program of its own, starts it and connects to
 // it: a Card is a hwoffload.Device whose registers are those of the simulated modules. StartBench

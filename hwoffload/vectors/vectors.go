@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vectors has streams of events for one entry of the destination table: packets that
-// arrive and evaluations of the policy. Each implementation of the table replays them, and
-// has the same registers after every event. The implementations are the model of the card
+// Package vectors has streams of events for one entry of the destination table: packets that arrive
+// and evaluations of the policy. Internal to this project. Each implementation of the table replays
+// them, and has the same registers after every event. The implementations are the model of the card
 // (package card) and the programs of the data plane (a test of package bpf).
 package vectors
 

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/softroce/softroce-xdp/internal/nearest"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // strict looks for keys that the type does not have, and for keys that stand
@@ -68,7 +68,7 @@ func strictKeys(n *yaml.Node, t reflect.Type) error {
 		lines[k.Value] = k.Line
 		field, ok := fieldOf(t, k.Value)
 		if !ok {
-			return fmt.Errorf("line %d: %w", k.Line, nearest.Unknown(k.Value, "key", Keys(t)))
+			return fmt.Errorf("line %d: %w", k.Line, texts.UnknownName(k.Value, "key", Keys(t)))
 		}
 		if v.Kind == yaml.ScalarNode && v.Tag == "!!null" {
 			return fmt.Errorf("line %d: %s needs a value", k.Line, k.Value)

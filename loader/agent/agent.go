@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the process behind an attached interface. It sends HELLO to new
-// destinations, evaluates the policy for the active ones, passes the rates to the pacer,
-// and writes the heartbeat, without which the data plane stops pacing.
+// Package agent is the process behind an attached interface. Internal to this project. It sends
+// HELLO to new destinations, evaluates the policy for the active ones, passes the rates to the
+// pacer, and writes the heartbeat, without which the data plane stops pacing.
 //
 // The state of each destination is in the destination table: an agent that is started
 // after another one was killed continues with it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package device serves an engine (rocev2/nic) to other processes: docs/run/device.md has the protocol,
-// the memory and the limits. The other end is package rocev2/rdma/client.
+// the memory and the limits. Internal to this project. The other end is package rocev2/rdma/client.
 //
 //	server.go     the socket, its clients, events of the device
 //	session.go    one process: its messages, its objects, and the end of all of them

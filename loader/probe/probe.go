@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe finds out which features that the product uses the running kernel has. Tests
-// can deny features: they are then missing for callers of probe, and for code that uses them
-// without probing (Denied).
+// Package probe finds out which features that the product uses the running kernel has. Internal to
+// this project. Tests can deny features: they are then missing for callers of probe, and for code
+// that uses them without probing (Denied).
 package probe
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package directory lists the servers of a memory pool (mempool/server), so that a node can take memory of
-// several of them (mempool/spread, docs/run/memory-pool.md).
+// several of them (mempool/spread, docs/run/memory-pool.md). Internal to this project.
 //
 //	d, err := etcd.Open("http://10.0.0.9:2379")
 //	list, err := d.Servers(ctx)

@@ -10,7 +10,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
@@ -58,7 +58,7 @@ func (n *Node) take(ctx context.Context, joiner *proto.Joiner, b []byte) error {
 	case *proto.Text:
 		n.mu.Lock()
 		if len(n.reason) < maxReason {
-			n.reason += printable.Text(string(m.Text[:min(len(m.Text), maxReason)]))
+			n.reason += texts.Printable(string(m.Text[:min(len(m.Text), maxReason)]))
 		}
 		n.mu.Unlock()
 		return nil

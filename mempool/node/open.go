@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
@@ -55,7 +55,7 @@ func receiveMessage(ctx context.Context, c *rdma.Conn, buf []byte) (proto.Messag
 		return nil, err
 	}
 	if r, refused := m.(*proto.Refusal); refused {
-		return nil, fmt.Errorf("%w: %s", ErrRefused, printable.Text(string(r.Text[:min(len(r.Text), maxReason)])))
+		return nil, fmt.Errorf("%w: %s", ErrRefused, texts.Printable(string(r.Text[:min(len(r.Text), maxReason)])))
 	}
 	return m, nil
 }
@@ -82,7 +82,7 @@ func explain(address string, err error) error {
 	case errors.As(err, &r) && r.Reason == mad.ReasonInvalidServiceID:
 		return fmt.Errorf("%s refuses the connection, because nobody listens at this port: run `softroce-pool serve` there (%w)", address, err)
 	case errors.As(err, &r):
-		return fmt.Errorf("%s refuses the connection: %s (%w)", address, printable.Text(strings.TrimRight(string(r.Private), "\x00")), err)
+		return fmt.Errorf("%s refuses the connection: %s (%w)", address, texts.Printable(strings.TrimRight(string(r.Private), "\x00")), err)
 	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s: does `softroce-pool serve` run there, and does the firewall admit UDP port 4791? (%w)", address, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -66,7 +66,7 @@ func question(ctx context.Context, dev verbs.Device, address string, r proto.Req
 			for i := range s.Nodes {
 				n := &s.Nodes[i]
 				for _, t := range []*string{&n.Name, &n.Expected.By} {
-					*t = printable.Text(*t)
+					*t = texts.Printable(*t)
 				}
 			}
 			return s, err

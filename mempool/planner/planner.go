@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package planner divides a pool among its nodes by what each will need (S4.2): the predictions are those
-// of mempool/predict, by a small neural network for each node with a guard. A Planner is the Planner of a
-// lease.Config.
+// of mempool/predict, by a small neural network for each node with a guard. Internal to this project. A
+// Planner is the Planner of a lease.Config.
 //
 // It keeps the samples of all nodes over restarts of the server: the network of a node that comes back
 // continues with them. All networks begin with the weights of the package predict.

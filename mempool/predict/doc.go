@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package predict decides how much of the memory pool each node gets in the next period (S4.2).
+// Internal to this project.
 //
 // A Node predicts the need of one node: it learns from the demand and the utilisation of each period, and
 // returns one number of pages for the next periods. A small neural network makes the prediction. It is

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package server lends memory of this host to other nodes, which access it by RDMA READ and WRITE
-// (S4.1 to S4.3, docs/run/memory-pool.md).
+// (S4.1 to S4.3, docs/run/memory-pool.md). Internal to this project.
 //
 //	s, err := server.Listen(ctx, dev, ":7178", server.Config{Bytes: 1 << 30})
 //	err = s.Serve(ctx)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spread stores pages by number on several servers of a memory pool (docs/run/memory-pool.md), with or
-// without a mirror.
+// Package spread stores pages by number on several servers of a memory pool (docs/run/memory-pool.md), with
+// or without a mirror. Internal to this project.
 //
 //	d, err := etcd.Open("http://10.0.0.9:2379")
 //	s, err := spread.Open(ctx, dev, d, spread.Config{Name: "web1", Period: time.Second, Demand: 1 << 30, Mirror: true})

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/internal/markdown"
+	"github.com/softroce/softroce-xdp/internal/texts"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -319,7 +319,7 @@ func TestStateTable(t *testing.T) {
 		}
 	}
 	const file = "../../docs/reference/connection-states.md"
-	page := markdown.Fit(b.String())
+	page := texts.FitMarkdown(b.String())
 	if *update {
 		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 			t.Fatal(err)

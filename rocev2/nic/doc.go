@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nic is a RoCEv2 NIC in this process: verbs above, AF_XDP sockets of an interface
-// below. It has the sockets, threads and clocks; the transport itself is package qp, memory
-// is package mr. Package loader/engine opens a Device on an interface that is attached to
-// the data plane.
+// Package nic is a RoCEv2 NIC in this process: verbs above, AF_XDP sockets of an interface below.
+// Internal to this project. It has the sockets, threads and clocks; the transport itself is package
+// qp, memory is package mr. Package loader/engine opens a Device on an interface that is attached
+// to the data plane.
 //
 // # Objects
 //

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ooo implements out-of-order RDMA with asynchronous notification (S3) as pure state
-// machines. Method calls bring packets, requests and the time. NextData and NextAck return the
-// packets to send. Memory accesses, completions and notifications go through interfaces. There
-// is no socket, no goroutine and no clock here.
+// machines. Internal to this project. Method calls bring packets, requests and the time. NextData
+// and NextAck return the packets to send. Memory accesses, completions and notifications go through
+// interfaces. There is no socket, no goroutine and no clock here.
 //
 // Every packet names its place in memory, so packets may arrive in any order and over any path.
 // The target answers every packet; one answer may serve several of a path. When all packets of a message are answered, the source sends

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ring has queues in memory that two processes share: rings with one producer and one
-// consumer, a doorbell that names the rings with new entries, and a status page that says whether the other
-// side sleeps. Device server and client use them (docs/run/device.md).
+// Package ring has queues in memory that two processes share: rings with one producer and one consumer, a
+// doorbell that names the rings with new entries, and a status page that says whether the other side
+// sleeps. Internal to this project. Device server and client use them (docs/run/device.md).
 //
 // # Layout of a ring
 //

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package task executes compute tasks (S1.1, S1.7), for the software NIC and for the card.
+// Package task executes compute tasks (S1.1, S1.7), for the software NIC and for the card. Internal
+// to this project.
 //
 // A task is a kernel, operands in registered memory, and a place for the result. It is written
 // as a Descriptor, which has the same bytes in a SEND from another node and in a slot of the

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wqe has the entries of send queues, receive queues and completion queues as bytes: the
-// layouts and the codec from and to package verbs. Card and software NIC use the same entries.
+// layouts and the codec from and to package verbs. Internal to this project. Card and software NIC
+// use the same entries.
 //
 // The layouts are generated from hwoffload/regs/queue/*.yaml; docs/card/card-registers.md has them as
 // tables. Words are little-endian. A send entry is

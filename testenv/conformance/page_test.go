@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/internal/markdown"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // page is made of the cells.
@@ -54,7 +54,7 @@ func render(cells table) (string, error) {
 			b.WriteByte('\n')
 		}
 	}
-	return fmt.Sprintf(pageHead, lines, len(columnNames), offered, lines*len(columnNames)-offered) + markdown.Fit(b.String()), nil
+	return fmt.Sprintf(pageHead, lines, len(columnNames), offered, lines*len(columnNames)-offered) + texts.FitMarkdown(b.String()), nil
 }
 
 // Without a cell there is no page.

@@ -10,7 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
-	"github.com/softroce/softroce-xdp/internal/nearest"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // The schemes of a scenario that names none: ours, and each of the published ones as its
@@ -78,7 +78,7 @@ func choose(all []scenario.Scheme, chosen []string) (picked []scenario.Scheme, e
 					names = append(names, x.Label)
 				}
 			}
-			return nil, nearest.Unknown(name, "scheme", names)
+			return nil, texts.UnknownName(name, "scheme", names)
 		}
 	}
 	return picked, nil

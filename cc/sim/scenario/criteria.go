@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/softroce/softroce-xdp/internal/nearest"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // Metric is a figure of a run that a criterion can be about.
@@ -43,7 +43,7 @@ func metric(name string) (*Metric, error) {
 		}
 		names[i] = Metrics[i].Name
 	}
-	return nil, nearest.Unknown(name, "metric", names)
+	return nil, texts.UnknownName(name, "metric", names)
 }
 
 // Criteria are conditions such as

@@ -10,7 +10,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/softroce/softroce-xdp/internal/nearest"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 //go:embed library/*.yaml
@@ -40,7 +40,7 @@ func Source(name string) ([]byte, error) {
 			return files.ReadFile(m)
 		}
 	}
-	if near := nearest.Of(name, Names()); near != "" {
+	if near := texts.Nearest(name, Names()); near != "" {
 		return nil, fmt.Errorf("there is no scenario %q in the library: did you mean %s? `softroce-sim list` shows all", name, near)
 	}
 	return nil, fmt.Errorf("there is no scenario %q in the library: `softroce-sim list` shows all", name)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenario reads the description of an experiment from YAML: a topology,
-// clocks, traffic, events, what to measure, and what the result must be.
+// Package scenario reads the description of an experiment from YAML: a topology, clocks, traffic,
+// events, what to measure, and what the result must be. Internal to this project.
 //
 // The library (Library, Named) holds the scenarios of docs/study/congestion-control.md.
 // Reading is strict: a key that does not exist is an error that names the line and

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/softroce/softroce-xdp/cc/internal/workload"
-	"github.com/softroce/softroce-xdp/internal/nearest"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 func (s *Scenario) defaults() {
@@ -100,7 +100,7 @@ func (s *Scenario) validate() error {
 	}
 	groups := []string{string(Control), string(Completion), string(Scale), string(Validation)}
 	if !slices.Contains(groups, string(s.Group)) {
-		return fmt.Errorf("group: %w", nearest.Unknown(string(s.Group), "group", groups))
+		return fmt.Errorf("group: %w", texts.UnknownName(string(s.Group), "group", groups))
 	}
 	for _, check := range []func() error{s.checkTopology, s.checkLinks, s.checkTransport, s.checkClocks, s.checkSchemes, s.checkTraffic, s.checkEvents, s.checkMeasure, s.checkCriteria} {
 		if err := check(); err != nil {
@@ -144,7 +144,7 @@ func (s *Scenario) checkTopology() error {
 	t := s.Topology
 	own, ok := keysOfAll[t.Kind]
 	if !ok {
-		return fmt.Errorf("topology: kind: %w", nearest.Unknown(t.Kind, "topology", kinds))
+		return fmt.Errorf("topology: kind: %w", texts.UnknownName(t.Kind, "topology", kinds))
 	}
 	for _, v := range []struct {
 		key             string
@@ -190,7 +190,7 @@ func (s *Scenario) checkTransport() error {
 		return fmt.Errorf("transport: mtu: %d bytes of payload; must be 64 to 4096", t.MTU)
 	}
 	if modes := []string{"selective", "go-back-n"}; !slices.Contains(modes, t.Recovery) {
-		return fmt.Errorf("transport: recovery: %w", nearest.Unknown(t.Recovery, "way of recovery", modes))
+		return fmt.Errorf("transport: recovery: %w", texts.UnknownName(t.Recovery, "way of recovery", modes))
 	}
 	if t.Window != 0 && t.Window < t.MTU {
 		return fmt.Errorf("transport: window: %v is less than a packet (mtu: %v)", t.Window, t.MTU)

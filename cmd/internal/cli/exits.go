@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // Exit codes. exitCodes describes them.
@@ -126,7 +126,7 @@ type checkedOutput struct {
 
 // Write writes text, with escapes for control characters: parts of it come from other hosts.
 func (o *checkedOutput) Write(b []byte) (int, error) {
-	return printable.Writer{W: rawOutput{o}}.Write(b)
+	return texts.PrintableWriter{W: rawOutput{o}}.Write(b)
 }
 
 // rawOutput is a checkedOutput for bytes, and for text with control characters of this program.
@@ -142,7 +142,7 @@ func (o rawOutput) Write(b []byte) (int, error) {
 }
 
 // checkedErrors is standard error, also with escapes for control characters.
-type checkedErrors struct{ printable.Writer }
+type checkedErrors struct{ texts.PrintableWriter }
 
 // RawOf returns what writes to the same file as w without escapes.
 func RawOf(w io.Writer) io.Writer {

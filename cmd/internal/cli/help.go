@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/softroce/softroce-xdp/internal/nearest"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // Group makes a command of subcommands. It refuses unknown names.
@@ -35,7 +35,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 		}
 	}
 	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
-	if near := nearest.Of(name, names); near != "" {
+	if near := texts.Nearest(name, names); near != "" {
 		err = fmt.Errorf("%w: did you mean %s?", err, near)
 	}
 	return Usage(err)
@@ -76,7 +76,7 @@ func flagError(cmd *cobra.Command, err error) error {
 				names = append(names, f.Name)
 			}
 		})
-		if near := nearest.Of(name.GetSpecifiedName(), names); near != "" {
+		if near := texts.Nearest(name.GetSpecifiedName(), names); near != "" {
 			return Usagef("%w: did you mean --%s?", err, near)
 		}
 	}

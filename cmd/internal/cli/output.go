@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // Output has the flags of commands that show something, and prints by them.
@@ -80,7 +80,7 @@ func (o *Output) draw(w io.Writer, picture []byte, n uint32) (err error) {
 	case o.Watch && IsTerminal(w):
 		const home, restOfLine, restOfScreen = "\x1b[H", "\x1b[K\n", "\x1b[J"
 		var safe bytes.Buffer
-		_, _ = printable.Writer{W: &safe}.Write(picture) // a buffer has no errors
+		_, _ = texts.PrintableWriter{W: &safe}.Write(picture) // a buffer has no errors
 		picture = safe.Bytes()
 		_, err = fmt.Fprintf(RawOf(w), "%s%s%s", home, bytes.ReplaceAll(picture, []byte("\n"), []byte(restOfLine)), restOfScreen)
 	case n > 1:

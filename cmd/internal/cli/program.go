@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // Version is set by the Makefile (git describe).
@@ -43,7 +43,7 @@ func (p *Program) Main() {
 // Run executes one command line and returns the exit code.
 func (p *Program) Run(args []string, stdout, errOut io.Writer) int {
 	out := &checkedOutput{Writer: stdout}
-	errOut = checkedErrors{printable.Writer{W: errOut}}
+	errOut = checkedErrors{texts.PrintableWriter{W: errOut}}
 	root := p.complete()
 	parsed := false // the command line was accepted: later errors have exitSystem by default
 	before := root.PersistentPreRunE

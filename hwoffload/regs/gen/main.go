@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Gen generates from the definition of the card's registers what programs and people read: Go
-// accessors, a SystemVerilog package and a reference page. `go generate ./hwoffload/...` runs it.
+// accessors, a SystemVerilog package and a reference page. Internal to this project.
+// `go generate ./hwoffload/...` runs it.
 //
 // The definition is one YAML file for each block. Gen refuses what contradicts itself, and its
 // errors name file and line: overlap, misalignment, bits outside of a register, a reset value that

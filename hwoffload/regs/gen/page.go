@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
-	"github.com/softroce/softroce-xdp/internal/markdown"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 const pageHead = `# Registers of the card
@@ -120,7 +120,7 @@ func page(blocks []layout.Block, records []layout.Record) []byte {
 		}
 	}
 	pageRecords(&w, records)
-	return []byte(markdown.Fit(w.String()))
+	return []byte(texts.FitMarkdown(w.String()))
 }
 
 func pageRegister(w *bytes.Buffer, r *layout.Register) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package layout has the types that describe the registers of the card: blocks, registers and
-// fields. Package def reads them from the definition, and package regs has them as a table.
+// fields. Internal to this project. Package def reads them from the definition, and package regs
+// has them as a table.
 package layout
 
 import "fmt"

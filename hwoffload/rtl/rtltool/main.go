@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command rtltool works on the RTL of the card: it reports what the modules take of an FPGA,
-// simulates the card for drivers, and prints vector files for test benches.
+// simulates the card for drivers, and prints vector files for test benches. Internal to this
+// project.
 package main
 
 import (

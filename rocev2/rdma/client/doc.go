@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is the driver "server" of package rdma: the device of an interface whose agent
-// serves it to all processes (`softroce-xdp attach --nic`, docs/run/device.md). It needs no privileges
-// but access to the server's socket.
+// Package client is the driver "server" of package rdma: the device of an interface whose agent serves
+// it to all processes (`softroce-xdp attach --nic`, docs/run/device.md). Internal to this project. It
+// needs no privileges but access to the server's socket.
 //
 // Package rdma imports it. An application imports it too if it needs a Config or the types of this
 // package:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package proto has the control messages between a process and the device server, and the socket
-// that carries them (docs/run/device.md).
+// that carries them (docs/run/device.md). Internal to this project.
 //
 // The socket is of type SOCK_SEQPACKET: one message is one packet of at most MaxMessage bytes. A
 // message is a Header and a body. The body is the structure that Bodies names for its type: integers

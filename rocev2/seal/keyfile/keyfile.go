@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package keyfile has the files of encryption: the private key of a host, and the public keys of its
-// peers (docs/program/encryption.md).
+// peers (docs/program/encryption.md). Internal to this project.
 //
 // The file of a private key has one line: 32 bytes in base64. Only its owner may read it.
 //

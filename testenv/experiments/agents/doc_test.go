@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/softroce/softroce-xdp/internal/markdown"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // docs/run/administrator.md has the table of the situations. UPDATE=1 writes it.
@@ -28,7 +28,7 @@ func TestDocsTable(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("%s: no part between %q and %q", path, start, end)
 	}
-	want := markdown.Fit(Table())
+	want := texts.FitMarkdown(Table())
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(path, []byte(before+start+want+end+after), 0o644); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cmpeer has programs of librdmacm on the engine, as peers of those of Linux: ucmatose,
-// rdma_client and rdma_server, udaddy, ib_send_bw of perftest. (rping is in internal/rping.) They connect by the
+// rdma_client and rdma_server, udaddy, ib_send_bw of perftest. (rping is in rocev2/rdma/rping.) They connect by the
 // device's communication manager.
 package cmpeer
 

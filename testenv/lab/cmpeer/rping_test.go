@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
 )
 
 // dial connects to a server of rping.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/internal/rping"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )

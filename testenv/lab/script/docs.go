@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/softroce/softroce-xdp/internal/markdown"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // Paths of the pages of which parts are made from the source, in the repository.
@@ -38,7 +38,7 @@ func CheckDoc(t *testing.T, path string, parts map[string]string) {
 	t.Helper()
 	text := ReadFile(t, path)
 	for name, want := range parts {
-		want = markdown.Fit(want)
+		want = texts.FitMarkdown(want)
 		start := "<!-- " + name + " -->\n"
 		before, rest, ok := strings.Cut(text, start)
 		if !ok {

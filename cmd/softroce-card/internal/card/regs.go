@@ -13,7 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
-	"github.com/softroce/softroce-xdp/internal/nearest"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 func newRegs(a *app) *cobra.Command {
@@ -87,7 +87,7 @@ func findBlock(name string) (*layout.Block, error) {
 	for i := range regs.Blocks {
 		names = append(names, regs.Blocks[i].Name)
 	}
-	if near := nearest.Of(name, names); near != "" {
+	if near := texts.Nearest(name, names); near != "" {
 		return nil, cli.Usagef("no block %q: did you mean %s?", name, near)
 	}
 	return nil, cli.Usagef("no block %q: choose %s", name, strings.Join(names, ", "))

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/spread"
@@ -204,10 +204,10 @@ func WriteServers(w io.Writer, list []directory.Server) error {
 		bytes := func(slabs int) string { return cli.Bytes(uint64(slabs) * s.SlabBytes) }
 		var nodes []string
 		for _, n := range s.Nodes {
-			nodes = append(nodes, printable.Text(n.Name)+" "+bytes(n.Slabs))
+			nodes = append(nodes, texts.Printable(n.Name)+" "+bytes(n.Slabs))
 		}
 		slices.Sort(nodes)
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", printable.Text(s.Name), printable.Text(s.Address), bytes(s.Slabs), bytes(s.Free), strings.Join(nodes, ", "))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", texts.Printable(s.Name), texts.Printable(s.Address), bytes(s.Slabs), bytes(s.Free), strings.Join(nodes, ", "))
 	}
 	return t.Flush()
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 )
 
@@ -201,7 +201,7 @@ func (m *Top) periods(n lease.NodeStatus) string {
 }
 
 func (m *Top) clip(s string) string {
-	s = printable.Text(s)
+	s = texts.Printable(s)
 	if r := []rune(s); len(r) > m.width {
 		return string(r[:m.width])
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
-	"github.com/softroce/softroce-xdp/internal/progress"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // runFlags are the flags of run.
@@ -88,7 +88,7 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	shares := experiment.NewShares(jobs)
-	shown := progress.Show(cli.RawOf(cmd.ErrOrStderr()), shares.String)
+	shown := texts.ShowProgress(cli.RawOf(cmd.ErrOrStderr()), shares.String)
 	results, err := experiment.RunAll(ctx, jobs, int(r.jobs), shares.Report)
 	shown()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // DefaultPort is the TCP port of the server.
@@ -110,7 +110,7 @@ func (t *controlConn) next() (message, error) {
 	case err != nil:
 		return m, fmt.Errorf("receive from the peer: %w", err)
 	case m.Error != "":
-		return m, fmt.Errorf("the peer says: %s", printable.Text(m.Error))
+		return m, fmt.Errorf("the peer says: %s", texts.Printable(m.Error))
 	case m.Version != protoVersion:
 		return m, fmt.Errorf("the peer speaks version %d of the protocol, this program %d: run the same version on both", m.Version, protoVersion)
 	}

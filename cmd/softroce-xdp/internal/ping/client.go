@@ -12,10 +12,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 

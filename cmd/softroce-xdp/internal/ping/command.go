@@ -17,8 +17,8 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/cmd/internal/host"
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/key"
-	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"

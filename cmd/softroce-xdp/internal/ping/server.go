@@ -9,8 +9,8 @@ import (
 	"io"
 	"sync"
 
-	"github.com/softroce/softroce-xdp/internal/rping"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
 )
 
 // MaxClients is how many clients a server has at a time. More wait until one ends, or give up.

@@ -11,7 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
-	"github.com/softroce/softroce-xdp/internal/rping"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
 )
 
 // Summary is the sum of all round trips. Times are in nanoseconds, and those of round trips that came

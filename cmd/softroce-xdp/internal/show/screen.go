@@ -11,7 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/cmd/internal/view"
-	"github.com/softroce/softroce-xdp/internal/printable"
+	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
 // Fetch takes a snapshot; before is the one that throughput is counted from.
@@ -137,7 +137,7 @@ func (m *Model) title() string {
 }
 
 func (m *Model) clip(s string) string {
-	s = printable.Text(s)
+	s = texts.Printable(s)
 	if r := []rune(s); len(r) > m.width {
 		return string(r[:m.width])
 	}

@@ -22,8 +22,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
-	"github.com/softroce/softroce-xdp/cc/sim/validate"
-	"github.com/softroce/softroce-xdp/internal/progress"
+	"github.com/softroce/softroce-xdp/internal/texts"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 )
 
@@ -123,19 +122,19 @@ func about(known string, x scenario.Scheme) string {
 }
 
 // validated runs the published experiments.
-func validated(o options) ([]validate.Row, error) {
+func validated(o options) ([]report.Row, error) {
 	if o.quick {
 		return nil, nil // that package has tests of its own
 	}
 	begin := time.Now()
-	defer progress.Show(o.progress, func() string { return "the published experiments" })()
-	return validate.Full(o.jobs, func(what string) { fmt.Fprintf(o.log, "%6.1f s  validation: %s\n", time.Since(begin).Seconds(), what) })
+	defer texts.ShowProgress(o.progress, func() string { return "the published experiments" })()
+	return report.Full(o.jobs, func(what string) { fmt.Fprintf(o.log, "%6.1f s  validation: %s\n", time.Since(begin).Seconds(), what) })
 }
 
 // runAll runs the jobs and shows how far they are.
 func (o *options) runAll(ctx context.Context, jobs []experiment.Job, parallel int, told experiment.Progress) ([]*experiment.Result, error) {
 	shares := experiment.NewShares(jobs)
-	defer progress.Show(o.progress, shares.String)()
+	defer texts.ShowProgress(o.progress, shares.String)()
 	return experiment.RunAll(ctx, jobs, parallel, func(job int, share float64) {
 		shares.Report(job, share)
 		told(job, share)

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rping_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
+)
+
+// pair makes a connection: the end that dialed, and the end that accepted.
+func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	t.Cleanup(cancel)
+	dev, err := cmpeer.Open(cmpeer.Config{})
+	must(t, err)
+	t.Cleanup(func() { must(t, dev.Close()) })
+	l, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rping.Options()...)
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() }) // the device may have ended
+	got := make(chan *rdma.Conn, 1)
+	go func() {
+		c, err := l.Accept(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- c
+	}()
+	dialed, err = rdma.Dial(ctx, dev, l.Addr().String(), rping.Options()...)
+	must(t, err)
+	if accepted = <-got; accepted == nil {
+		t.FailNow()
+	}
+	return ctx, dialed, accepted
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newClient(t *testing.T, c *rdma.Conn) *rping.Client {
+	t.Helper()
+	client, err := rping.NewClient(c)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() }) // a test may have done so
+	return client
+}
+
+func newServer(t *testing.T, c *rdma.Conn) *rping.Server {
+	t.Helper()
+	server, err := rping.NewServer(c)
+	must(t, err)
+	t.Cleanup(func() { _ = server.Close() }) // a test may have done so
+	return server
+}
+
+func TestRoundTrips(t *testing.T) {
+	ctx, dialed, accepted := pair(t)
+	client, server := newClient(t, dialed), newServer(t, accepted)
+	for _, n := range []int{1, 64, 4097, rping.MaxSize, 3} {
+		data := bytes.Repeat([]byte{byte(n), 7, byte(n >> 8)}, n)[:n]
+		served := make(chan error, 1)
+		go func() {
+			got, err := server.Answer(ctx)
+			if err == nil && !bytes.Equal(got, data) {
+				err = errors.New("the server has other data")
+			}
+			served <- err
+		}()
+		must(t, client.Ping(ctx, data, true))
+		must(t, <-served)
+	}
+	if err := client.Ping(ctx, make([]byte, rping.MaxSize+1), true); err == nil {
+		t.Error("too many bytes were sent")
+	}
+	must(t, client.Close())
+	if _, err := server.Answer(ctx); !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v, want io.EOF", err)
+	}
+}
+
+// A server that writes nothing back, or something else, is found out, unless nobody looks.
+func TestWrongData(t *testing.T) {
+	ctx, dialed, accepted := pair(t)
+	client := newClient(t, dialed)
+	go func() {
+		var b [16]byte
+		for range 3 * 2 {
+			if _, err := accepted.Recv(ctx, b[:]); err != nil {
+				return
+			}
+			if err := accepted.Send(ctx, b[:]); err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = accepted.Close() })
+	must(t, client.Ping(ctx, []byte("not looked at"), false))
+	for _, data := range []string{"a text", "\x00\x00"} {
+		if err := client.Ping(ctx, []byte(data), true); !errors.Is(err, rping.ErrData) || !strings.Contains(err.Error(), "byte 0 of") {
+			t.Errorf("%q: %v, want ErrData", data, err)
+		}
+	}
+}
+
+// place is a message of rping.
+func place(r *rdma.Region, n uint32) []byte {
+	b := binary.BigEndian.AppendUint64(nil, r.VA())
+	b = binary.BigEndian.AppendUint32(b, r.RKey())
+	return binary.BigEndian.AppendUint32(b, n)
+}
+
+// A client that asks for what it must not have gets no answer, and the server an error.
+func TestBadClients(t *testing.T) {
+	for name, c := range map[string]struct {
+		messages func(r *rdma.Region) [][]byte
+		want     string
+	}{
+		"too long":       {func(r *rdma.Region) [][]byte { return [][]byte{place(r, rping.MaxSize+1)} }, "at most 65536"},
+		"huge":           {func(r *rdma.Region) [][]byte { return [][]byte{place(r, 1<<32-1)} }, "at most 65536"},
+		"short message":  {func(r *rdma.Region) [][]byte { return [][]byte{place(r, 8)[:15]} }, "a message of 15 bytes"},
+		"empty message":  {func(r *rdma.Region) [][]byte { return [][]byte{{}} }, "a message of 0 bytes"},
+		"more wanted":    {func(r *rdma.Region) [][]byte { return [][]byte{place(r, 8), place(r, 9)} }, "wants 9 bytes back and gave 8"},
+		"not its memory": {func(r *rdma.Region) [][]byte { return [][]byte{place(r, 4096)} }, "no memory with this key"},
+		"ends in middle": {func(r *rdma.Region) [][]byte { return [][]byte{place(r, 8), nil} }, "has closed the connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, dialed, accepted := pair(t)
+			server := newServer(t, accepted)
+			r, err := dialed.Register(make([]byte, 64), verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+			must(t, err)
+			served := make(chan error, 1)
+			go func() {
+				_, err := server.Answer(ctx)
+				served <- err
+			}()
+			for i, m := range c.messages(r) {
+				var b [16]byte
+				if i > 0 {
+					_, err := dialed.Recv(ctx, b[:])
+					must(t, err)
+				}
+				if m == nil {
+					must(t, dialed.Close())
+					continue
+				}
+				must(t, dialed.Send(ctx, m))
+			}
+			if err := <-served; err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, io.EOF) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			_ = dialed.Close() // some have
+			must(t, r.Deregister())
+		})
+	}
+}
+
+// A server that is silent ends with the context, one that goes with an error.
+func TestBadServers(t *testing.T) {
+	ctx, dialed, accepted := pair(t)
+	client := newClient(t, dialed)
+	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	if err := client.Ping(short, []byte("x"), true); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the end of the context", err)
+	}
+	must(t, accepted.Close())
+	if err := client.Ping(ctx, []byte("x"), true); !errors.Is(err, rdma.ErrPeerClosed) {
+		t.Errorf("%v, want ErrPeerClosed", err)
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rates
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
+)
+
+// TestOrderAcrossQueues: a queue pair whose messages are large and small in turn uses both
+// queues of the switch, and none of its packets overtakes another: the receiver sees no
+// gap although the last queue is long and others keep the first one busy.
+func TestOrderAcrossQueues(t *testing.T) {
+	const rate, room = 50_000_000, 4 << 20
+	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(3), StaticNeighbours: true})
+	q, err := newTwoQueues(top, top.Host(1), rate, room, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	// Rates beyond the bottleneck's have the last queue long; nothing is dropped.
+	hosts := engines.On(t, top, "--rate", fmt.Sprint(2*rate), "--policy", "mode=fixed")
+	in, err := open(hosts, q, nic.Options{PreCredit: true, LargeDSCP: last}, Load{Small: 1000, Large: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	stop := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() { // the first queue has packets of another host
+		for {
+			select {
+			case <-stop:
+				ended <- nil
+				return
+			default:
+			}
+			if _, err := in.senders[1].small.send(ctx, 1000); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	s := in.senders[0].large
+	before := counter(hosts[0].Dev, "out_of_seq_request")
+	for i := range 15 {
+		sizes := []int{1000, 100_000, 1000, 1 << 18, 500}
+		for _, n := range sizes { // without a pause: each begins behind the last
+			if err := s.post(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range sizes {
+			if err := s.wait(ctx); err != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+		}
+		if _, err := s.send(ctx, 1000); err != nil { // alone
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	first, second, err := q.packets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drops, err := q.drops()
+	if err != nil || drops != 0 || first < 1000 || second < 3000 {
+		t.Fatalf("%d packets in the first queue, %d in the last, %d dropped, %v: this shows nothing", first, second, drops, err)
+	}
+	if n := counter(hosts[0].Dev, "out_of_seq_request") - before; n != 0 {
+		t.Errorf("%d packets arrived before one that was sent earlier", n)
+	}
+	t.Logf("%d packets in the first queue, %d in the last", first, second)
+	if err := in.close(); err != nil {
+		t.Fatal(err)
+	}
+}
