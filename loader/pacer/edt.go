@@ -7,7 +7,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // edt is the pacer by earliest departure time: the data plane writes the departure time of a
@@ -77,7 +76,7 @@ func setupEDT(l netlink.Link) (Pacer, error) {
 func addFq(l netlink.Link, parent, handle uint32) error {
 	fq := netlink.NewFq(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: parent, Handle: handle})
 	fq.PacketLimit, fq.FlowPacketLimit = fqLimit, fqFlowLimit
-	err := probe.Denied(probe.Fq)
+	err := missing["fq"]
 	if err == nil {
 		err = netlink.QdiscReplace(fq)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // htb gives every destination a class of its own. The data plane puts the class
@@ -75,7 +74,7 @@ func (h *htb) install() error {
 		LinkIndex: h.link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(ourMajor, 0),
 	})
 	q.Defcls = 0 // packets without a class pass the direct queue
-	err := probe.Denied(probe.Htb)
+	err := missing["htb"]
 	if err == nil {
 		err = netlink.QdiscReplace(q)
 	}

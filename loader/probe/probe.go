@@ -18,6 +18,8 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
 // Feature is one feature of the kernel.
@@ -165,6 +167,8 @@ func Deny(names ...string) error {
 		}
 	}
 	denied = names
+	pacer.Miss("fq", Denied(Fq))
+	pacer.Miss("htb", Denied(Htb))
 	return nil
 }
 
