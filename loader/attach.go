@@ -21,7 +21,6 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/loader/pacer"
-	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // An Attachment is the data plane on one interface.
@@ -65,12 +64,12 @@ func Attach(ifname string, o Options) (*Attachment, error) {
 	if err := ensureBPFFS(o.PinRoot); err != nil {
 		return nil, err
 	}
-	kernel := probe.Kernel()
-	if err := probe.Missing(kernel); err != nil {
+	kernel := KernelFeatures()
+	if err := MissingFeatures(kernel); err != nil {
 		return nil, err
 	}
-	if o.Clock == ClockTAI && !probe.Have(kernel, probe.TAI) {
-		return nil, fmt.Errorf("this kernel lacks %s (Linux 6.1 and later): --clock monotonic does without", probe.TAI)
+	if o.Clock == ClockTAI && !HaveFeature(kernel, FeatureTAI) {
+		return nil, fmt.Errorf("this kernel lacks %s (Linux 6.1 and later): --clock monotonic does without", FeatureTAI)
 	}
 	release, err := o.control(ifname)
 	if err != nil {
@@ -357,7 +356,7 @@ func (a *Attachment) attachIngress(i Iface, prog *ebpf.Program) error {
 }
 
 func attachXDP(o link.XDPOptions) (link.Link, error) {
-	if err := probe.Denied(probe.NativeXDP); err != nil && o.Flags == link.XDPDriverMode {
+	if err := DeniedFeature(FeatureNativeXDP); err != nil && o.Flags == link.XDPDriverMode {
 		return nil, err
 	}
 	return link.AttachXDP(o)

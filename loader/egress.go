@@ -11,8 +11,6 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/softroce/softroce-xdp/loader/probe"
 )
 
 // Priority and name of the clsact filter, which is used without TCX. They distinguish it from
@@ -46,14 +44,14 @@ func (a *Attachment) attachEgress(i Iface, prog *ebpf.Program) error {
 }
 
 func attachTCX(o link.TCXOptions) (link.Link, error) {
-	if err := probe.Denied(probe.TCX); err != nil {
+	if err := DeniedFeature(FeatureTCX); err != nil {
 		return nil, err
 	}
 	return link.AttachTCX(o)
 }
 
 func (a *Attachment) attachClsact(i Iface, prog *ebpf.Program) error {
-	err := probe.Denied(probe.Clsact)
+	err := DeniedFeature(FeatureClsact)
 	if err == nil {
 		err = netlink.QdiscAdd(clsact(i.Link))
 	}

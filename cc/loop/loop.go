@@ -2,7 +2,7 @@
 
 // Package loop evaluates the four-case policy for the active destinations of a table, and
 // writes the rates back. Internal to this project. The table is an interface, Table: the destination table of an attached
-// interface (loader/agent), or that of a card (hwoffload/agent).
+// interface (loader/agent), or that of a card (hwoffload/driver).
 //
 // The share of a destination in the link, and the parts of kernel stack and engine in its rate,
 // are decided here as well (S1.2, S1.9, S4.5).

@@ -4,7 +4,7 @@ package precredit
 
 import "math/bits"
 
-//go:generate go run ./train -o tree_gen.go
+//go:generate go run ./internal/train -o tree_gen.go
 
 // Verb is the transfer type (S5.3).
 type Verb uint8

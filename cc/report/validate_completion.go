@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/sim"
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
 )
 
@@ -18,7 +18,7 @@ import (
 // the slowdown of its flows.
 type validateCompletion struct {
 	name            string
-	sizes           *workload.CDF
+	sizes           *scenario.CDF
 	load            float64
 	incast          bool // and 2 % of 60 senders of 500 kB to one receiver
 	leaves, perLeaf int
@@ -54,7 +54,7 @@ var (
 // or two at a time, 320 have six, and it stands at 3.5 to 25 with seed and length.
 var completions = []validateCompletion{
 	{
-		name: "FB_Hadoop 50 %", sizes: workload.FBHadoop, load: .5,
+		name: "FB_Hadoop 50 %", sizes: scenario.FBHadoop, load: .5,
 		leaves: 4, perLeaf: 16, length: 8 * time.Millisecond, drain: 2 * time.Millisecond,
 		schemes: withNoWindow,
 		published: []published{
@@ -64,7 +64,7 @@ var completions = []validateCompletion{
 		},
 	},
 	{
-		name: "WebSearch 50 %", sizes: workload.WebSearch, load: .5,
+		name: "WebSearch 50 %", sizes: scenario.WebSearch, load: .5,
 		leaves: 4, perLeaf: 8, length: 60 * time.Millisecond, drain: 5 * time.Millisecond,
 		schemes: windowed,
 		published: []published{
@@ -73,7 +73,7 @@ var completions = []validateCompletion{
 		},
 	},
 	{
-		name: "FB_Hadoop 30 % + 60:1 incast", sizes: workload.FBHadoop, load: .3, incast: true,
+		name: "FB_Hadoop 30 % + 60:1 incast", sizes: scenario.FBHadoop, load: .3, incast: true,
 		leaves: 4, perLeaf: 16, length: 16 * time.Millisecond, drain: 3 * time.Millisecond,
 		schemes: withNoWindow,
 		published: []published{
@@ -169,17 +169,17 @@ func (p *published) of(all []sample) (float64, int) {
 	return s[min(int(float64(len(s))*p.percentile), len(s)-1)], len(s)
 }
 
-func (c *validateCompletion) flows(length time.Duration) ([]workload.Flow, error) {
+func (c *validateCompletion) flows(length time.Duration) ([]scenario.Flow, error) {
 	hosts := c.leaves * c.perLeaf
 	// Loads of the paper are of payload at link rate.
-	background, err := workload.Uniform{Sizes: c.sizes, Hosts: hosts, RateBps: 100e9, Load: c.load, To: int64(length)}.
-		Flows(workload.NewRand(c.seed+1, 1))
+	background, err := scenario.Uniform{Sizes: c.sizes, Hosts: hosts, RateBps: 100e9, Load: c.load, To: int64(length)}.
+		Flows(scenario.NewRand(c.seed+1, 1))
 	if err != nil || !c.incast {
 		return background, err
 	}
-	incast, err := workload.Incast{Senders: 60, Bytes: 500_000, Hosts: hosts, RateBps: 100e9, Load: .02, To: int64(length)}.
-		Flows(workload.NewRand(c.seed+1, 2))
-	return workload.Merge(background, incast), err
+	incast, err := scenario.IncastFlows{Senders: 60, Bytes: 500_000, Hosts: hosts, RateBps: 100e9, Load: .02, To: int64(length)}.
+		Flows(scenario.NewRand(c.seed+1, 2))
+	return scenario.Merge(background, incast), err
 }
 
 // runScheme runs one scheme. Flows that are not done at the end count with the

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/sim"
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 	"github.com/softroce/softroce-xdp/cc/sim/schemes"
 )
 
@@ -88,7 +88,7 @@ func firstShare(s *sim.Series, join time.Duration) time.Duration {
 // firstRoundTrip is what Aeolus adds to ExpressPass: "improves the average FCT of
 // ExpressPass by 56 %", the best case of its paper's workloads of small flows.
 func firstRoundTrip(length time.Duration) ([]Row, error) {
-	c := validateCompletion{name: "FB_Hadoop 40 %", sizes: workload.FBHadoop, load: .4, leaves: 4, perLeaf: 16, drain: 5 * time.Millisecond}
+	c := validateCompletion{name: "FB_Hadoop 40 %", sizes: scenario.FBHadoop, load: .4, leaves: 4, perLeaf: 16, drain: 5 * time.Millisecond}
 	mean := map[string]float64{}
 	var note string
 	for _, name := range []string{"expresspass", "aeolus"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/softroce/softroce-xdp/loader/probe"
+	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/lab/confine"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"softroce-xdp": func() {
 		// LACKS lists features that this kernel shall seem to be without.
 		if names := os.Getenv("LACKS"); names != "" {
-			if err := probe.Deny(strings.Split(names, ",")...); err != nil {
+			if err := loader.DenyFeatures(strings.Split(names, ",")...); err != nil {
 				panic(err)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
@@ -70,7 +69,7 @@ func (x *bottleneck) agent() {
 	if err := tab.Refresh(); err != nil {
 		x.t.Fatal(err)
 	}
-	a, err := agent.NewCardAgent(tab, agent.CardOptions{Ports: []agent.CardPort{tab.Port(0)}, Log: slog.New(slog.DiscardHandler)})
+	a, err := driver.NewCardAgent(tab, driver.CardOptions{Ports: []driver.CardPort{tab.Port(0)}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		x.t.Fatal(err)
 	}

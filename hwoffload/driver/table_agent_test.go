@@ -11,15 +11,14 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 )
 
-func options(tab *driver.Table) agent.CardOptions {
-	return agent.CardOptions{
-		Ports: []agent.CardPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler),
+func options(tab *driver.Table) driver.CardOptions {
+	return driver.CardOptions{
+		Ports: []driver.CardPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler),
 		Ready: func() {}, Beat: func() {},
 	}
 }
@@ -36,7 +35,7 @@ func TestNewEntries(t *testing.T) {
 	had := regs.DestOf(m, 3-1)
 	had.SetNode(3)
 	had.SetRateBps(7e9)
-	a, err := agent.NewCardAgent(tab, options(tab))
+	a, err := driver.NewCardAgent(tab, options(tab))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func TestBadParams(t *testing.T) {
 	if err := tab.SetNodes(1, []driver.Node{{2, addr(2), 0}}); err != nil {
 		t.Fatal(err)
 	}
-	a, err := agent.NewCardAgent(tab, options(tab))
+	a, err := driver.NewCardAgent(tab, options(tab))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +85,7 @@ func TestBadParams(t *testing.T) {
 	if _, err := a.Evaluate(); !errors.As(err, &bad) || !strings.Contains(err.Error(), "block fourcase of the card") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := agent.NewCardAgent(tab, options(tab)); !errors.As(err, &bad) {
+	if _, err := driver.NewCardAgent(tab, options(tab)); !errors.As(err, &bad) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -108,7 +107,7 @@ func TestRunCardEnds(t *testing.T) {
 				stop()
 			}
 		}
-		err := agent.RunCard(ctx, tab, o)
+		err := driver.RunCard(ctx, tab, o)
 		stop()
 		if fail == (err == nil) || fail && !strings.Contains(err.Error(), "the simulator has ended") || beats < 3 {
 			t.Errorf("fails %t: %v after %d ticks", fail, err, beats)

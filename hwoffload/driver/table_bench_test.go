@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
@@ -61,7 +60,7 @@ func benchmarkEvaluate(b *testing.B, socket bool, active int) {
 	if err := tab.SetNodes(0, list); err != nil {
 		b.Fatal(err)
 	}
-	a, err := agent.NewCardAgent(tab, options(tab))
+	a, err := driver.NewCardAgent(tab, options(tab))
 	if err != nil {
 		b.Fatal(err)
 	}

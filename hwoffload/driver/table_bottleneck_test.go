@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
-	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
-	"github.com/softroce/softroce-xdp/testenv/lab/fluid"
+	"github.com/softroce/softroce-xdp/testenv/bench/carddemo"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -42,7 +41,7 @@ func TestBottleneckRTL(t *testing.T) {
 // The rate of the destination behind the bottleneck follows it, without a queue that lasts, and
 // the destination behind another port keeps the whole link (S1.6, S1.9). ticks is how many
 // evaluations each phase takes.
-func testBottleneck(t *testing.T, m fluid.Card, setClock func(now uint64), ticks int) {
+func testBottleneck(t *testing.T, m carddemo.Card, setClock func(now uint64), ticks int) {
 	now := uint64(time.Hour)
 	setClock(now)
 	tab := openTable(t, m)
@@ -54,12 +53,12 @@ func testBottleneck(t *testing.T, m fluid.Card, setClock func(now uint64), ticks
 	if err := tab.SetParams(*paramsFrom(params)); err != nil {
 		t.Fatal(err)
 	}
-	a, err := agent.NewCardAgent(tab, agent.CardOptions{Ports: []agent.CardPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler)})
+	a, err := driver.NewCardAgent(tab, driver.CardOptions{Ports: []driver.CardPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow, fast := &fluid.Path{Node: 2, Capacity: 10e9, Token: token}, &fluid.Path{Node: 3, Capacity: 200e9, Token: token}
-	for _, p := range []*fluid.Path{slow, fast} {
+	slow, fast := &carddemo.Path{Node: 2, Capacity: 10e9, Token: token}, &carddemo.Path{Node: 3, Capacity: 200e9, Token: token}
+	for _, p := range []*carddemo.Path{slow, fast} {
 		d := regs.DestOf(m, p.Node-1)
 		d.SetRxToken(token)
 		if d.Node() != uint32(p.Node) || d.RateBps() != 100e9 {

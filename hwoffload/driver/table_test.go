@@ -15,7 +15,6 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
@@ -23,8 +22,8 @@ import (
 )
 
 var (
-	_ agent.Card     = (*driver.Table)(nil)
-	_ agent.CardPort = (*driver.TablePort)(nil)
+	_ driver.Card     = (*driver.Table)(nil)
+	_ driver.CardPort = (*driver.TablePort)(nil)
 )
 
 const token = 41

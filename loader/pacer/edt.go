@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
-
 )
 
 // edt is the pacer by earliest departure time: the data plane writes the departure time of a

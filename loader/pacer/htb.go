@@ -10,7 +10,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
-
 )
 
 // htb gives every destination a class of its own. The data plane puts the class

@@ -23,7 +23,7 @@ import (
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/etcd"
+	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 const (

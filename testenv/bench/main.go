@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/carddemo"
+	"github.com/softroce/softroce-xdp/testenv/bench/carddemo"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/ccreport"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/netbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/ooobench"

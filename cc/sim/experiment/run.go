@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
@@ -107,7 +106,7 @@ func config(s *scenario.Scenario, seed uint64) sim.Config {
 
 func (r *run) setClocks(seed uint64) {
 	c := r.s.Clocks
-	random := workload.NewRand(seed, streamClocks)
+	random := scenario.NewRand(seed, streamClocks)
 	for h := range r.s.Topology.Size() {
 		offset, drift := random.Float64()*2-1, random.Float64()*2-1
 		r.net.SetClock(h, sim.Clock{

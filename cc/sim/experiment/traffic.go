@@ -6,14 +6,13 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/sim"
 	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
 
 // traffic adds all flows.
 func (r *run) traffic(seed uint64) error {
-	random := workload.NewRand(seed, streamTraffic)
+	random := scenario.NewRand(seed, streamTraffic)
 	for i, t := range r.s.Traffic {
 		var err error
 		switch {
@@ -105,17 +104,17 @@ func (r *run) onOff(o *scenario.OnOff) error {
 // drawn adds the flows of a workload or of incasts.
 func (r *run) drawn(t scenario.Traffic, random *rand.Rand) error {
 	hosts, rate := r.s.Topology.Size(), uint64(r.s.Links.Host)
-	var flows []workload.Flow
+	var flows []scenario.Flow
 	var err error
 	if w := t.Workload; w != nil {
-		sizes, e := workload.ByName(w.Sizes)
+		sizes, e := scenario.ByName(w.Sizes)
 		if e != nil {
 			return e
 		}
-		flows, err = workload.Uniform{Sizes: sizes, Hosts: hosts, RateBps: rate, Load: float64(w.Load), From: int64(w.From), To: int64(w.To)}.Flows(random)
+		flows, err = scenario.Uniform{Sizes: sizes, Hosts: hosts, RateBps: rate, Load: float64(w.Load), From: int64(w.From), To: int64(w.To)}.Flows(random)
 	} else {
 		n := t.Incast
-		flows, err = workload.Incast{Senders: n.Senders, Bytes: int64(n.Bytes), Hosts: hosts, RateBps: rate, Load: float64(n.Load), From: int64(n.From), To: int64(n.To)}.Flows(random)
+		flows, err = scenario.IncastFlows{Senders: n.Senders, Bytes: int64(n.Bytes), Hosts: hosts, RateBps: rate, Load: float64(n.Load), From: int64(n.From), To: int64(n.To)}.Flows(random)
 	}
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
@@ -240,7 +239,7 @@ func (s *Scenario) checkTraffic() error {
 		}
 		if w := t.Workload; w != nil {
 			given++
-			if _, err = workload.ByName(w.Sizes); err == nil {
+			if _, err = ByName(w.Sizes); err == nil {
 				err = checkLoad(w.Load, w.From, w.To)
 			}
 		}

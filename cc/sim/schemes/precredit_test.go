@@ -10,9 +10,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/cc/sim"
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
 
 var link100 = sim.Link{Bps: 100e9, Delay: 2 * time.Microsecond}
@@ -49,7 +49,7 @@ func judge(n *sim.Net, path sim.Path) (o outcome) {
 }
 
 // fatTree runs all to all traffic for so many milliseconds on a fat-tree of k³/4 hosts.
-func fatTree(t testing.TB, k int, s sim.Scheme, sizes *workload.CDF, load float64, ms int) (outcome, *sim.Net) {
+func fatTree(t testing.TB, k int, s sim.Scheme, sizes *scenario.CDF, load float64, ms int) (outcome, *sim.Net) {
 	t.Helper()
 	top, err := sim.FatTree(k, sim.Link{Bps: 100e9, Delay: time.Microsecond}, sim.Link{Bps: 100e9, Delay: time.Microsecond})
 	if err != nil {
@@ -59,7 +59,7 @@ func fatTree(t testing.TB, k int, s sim.Scheme, sizes *workload.CDF, load float6
 	if err != nil {
 		t.Fatal(err)
 	}
-	flows, err := workload.Uniform{Sizes: sizes, Hosts: top.Hosts, RateBps: 93e9, Load: load, To: int64(ms) * 1e6}.Flows(workload.NewRand(1, 1))
+	flows, err := scenario.Uniform{Sizes: sizes, Hosts: top.Hosts, RateBps: 93e9, Load: load, To: int64(ms) * 1e6}.Flows(scenario.NewRand(1, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +102,8 @@ func quantile(v []float64, q float64) float64 {
 // the slowest are faster, and large flows do not pay for it.
 func TestPrecreditFirstRoundTrip(t *testing.T) {
 	with, without := withWindow(t, nil)
-	a, na := fatTree(t, 4, without, workload.WebSearch, 0.5, 4)
-	b, nb := fatTree(t, 4, with, workload.WebSearch, 0.5, 4)
+	a, na := fatTree(t, 4, without, scenario.WebSearch, 0.5, 4)
+	b, nb := fatTree(t, 4, with, scenario.WebSearch, 0.5, 4)
 	t.Logf("of %d small flows %d complete in the first round trip without, %d with; p99 slowdown %.2f and %.2f",
 		a.small, a.firstRTT, b.firstRTT, quantile(a.slow, .99), quantile(b.slow, .99))
 	if a.unfinished+b.unfinished > 0 || a.small != b.small {
@@ -206,7 +206,7 @@ func TestPrecreditWithFourcase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, _ := fatTree(t, 4, s, workload.WebSearch, 0.5, 1)
+		o, _ := fatTree(t, 4, s, scenario.WebSearch, 0.5, 1)
 		share := float64(o.firstRTT) / float64(o.small)
 		t.Logf("%v: %.1f %% of %d, p99 slowdown %.2f", params, 100*share, o.small, quantile(o.slow, .99))
 		return share
@@ -257,7 +257,7 @@ func TestPrecreditDeterministic(t *testing.T) {
 	var hops []uint64
 	for range 2 {
 		with, _ := withWindow(t, nil)
-		_, n := fatTree(t, 4, with, workload.FBHadoop, 0.2, 1)
+		_, n := fatTree(t, 4, with, scenario.FBHadoop, 0.2, 1)
 		hops = append(hops, n.PacketHops)
 	}
 	if hops[0] != hops[1] {
@@ -300,7 +300,7 @@ func TestPrecreditMessages(t *testing.T) {
 // Completion times on a fat-tree, with pre-credit and without (docs/study/congestion-control.md has the whole
 // table): go test -run - -bench FatTree -benchtime 1x ./cc/sim/schemes
 func BenchmarkPrecreditFatTree(b *testing.B) {
-	for _, sizes := range []*workload.CDF{workload.WebSearch, workload.FBHadoop} {
+	for _, sizes := range []*scenario.CDF{scenario.WebSearch, scenario.FBHadoop} {
 		for _, c := range []struct {
 			scheme string
 			params []Param

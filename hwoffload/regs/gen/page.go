@@ -19,7 +19,7 @@ Change the definition, not the page.
 The card is an FPGA with four ports and memory of its own (S2.1).
 There is no card yet: the registers have a model in memory (` + "`hwoffload/card`" + `), and a driver in Go (` + "`hwoffload`" + `) that
 accesses the model, a PCI BAR, or a [socket](#socket).
-The access to a BAR is tested on PCI devices of a virtual machine (` + "`testenv/pcibar`" + `): one with a file as its memory, and
+The access to a BAR is tested on PCI devices of a virtual machine (` + "`testenv/e2e`" + `): one with a file as its memory, and
 one that logs each access.
 Neither reacts to accesses as a card does.
 The model has registers and memory, and updates the destination table by the packets of its ports.

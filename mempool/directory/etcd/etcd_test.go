@@ -16,7 +16,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
-	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/etcd"
+	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // patience bounds waits for what must happen.

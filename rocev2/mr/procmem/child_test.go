@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/testenv/lab/stallfs"
+	"github.com/softroce/softroce-xdp/testenv/lab/impair"
 )
 
 // childEnv has the test binary be an application: it passes its descriptors over file 3, and
@@ -204,7 +204,7 @@ func mapKind(kind string, n int) ([]byte, error) {
 			}
 		}
 	case "fuse":
-		b, _, err = stallfs.Map(fuseUser, n)
+		b, _, err = impair.MapStalled(fuseUser, n)
 	case "missing": // no handler reads the descriptor
 		_, err = registerUffd(b, uffdMissing, 0)
 	case "filled": // missing pages would be faults, but there are none

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
-	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
 
 // sample is a flow as the classifier sees it, and what it is.
@@ -25,8 +25,8 @@ var bdps = []uint64{30_000, 62_500, 150_000, 500_000, 1_250_000}
 // dataset draws n flows of each distribution.
 func dataset(seed uint64, n int) []sample {
 	var all []sample
-	for i, sizes := range workload.All() {
-		r := workload.NewRand(seed, uint64(i))
+	for i, sizes := range scenario.All() {
+		r := scenario.NewRand(seed, uint64(i))
 		for range n {
 			bytes := uint64(sizes.Sample(r))
 			bdp := bdps[r.IntN(len(bdps))]

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/softroce/softroce-xdp/cc/internal/workload"
 	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/cc/sim/scenario"
 )
 
 // score counts answers.
@@ -60,7 +60,7 @@ func report(w io.Writer, t []node) error {
 	}
 	for _, known := range []bool{true, false} {
 		size := map[bool]string{true: "known", false: "unknown"}[known]
-		for i, c := range workload.All() {
+		for i, c := range scenario.All() {
 			line(c.Name, size, pick(test, func(s sample) bool { return s.known == known && s.sizes == i }))
 		}
 		line("all", size, pick(test, func(s sample) bool { return s.known == known }))

@@ -22,7 +22,7 @@ func TestTreeIsInStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../tree_gen.go")
+	got, err := os.ReadFile("../../tree_gen.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/cmd/internal/policy"
 	"github.com/softroce/softroce-xdp/hwoffload"
-	"github.com/softroce/softroce-xdp/hwoffload/agent"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/loader"
@@ -182,7 +181,7 @@ func (a *app) runCard(cmd *cobra.Command, id *cardID, s *attachSettings, c *hwof
 	path := a.cardStatePath(id)
 	defer os.Remove(path)
 	var beat time.Time
-	o := agent.CardOptions{
+	o := driver.CardOptions{
 		Sharer: s.file.Sharer(), Log: a.log.AgentLogger(cmd.ErrOrStderr()).With("card", id.name),
 		Ready: func() {
 			if err = state.write(path); err != nil {
@@ -202,7 +201,7 @@ func (a *app) runCard(cmd *cobra.Command, id *cardID, s *attachSettings, c *hwof
 	for i := range uint32(regs.PortsCount) {
 		o.Ports = append(o.Ports, t.Port(i))
 	}
-	if failed := agent.RunCard(ctx, t, o); failed != nil {
+	if failed := driver.RunCard(ctx, t, o); failed != nil {
 		return failed
 	}
 	return err

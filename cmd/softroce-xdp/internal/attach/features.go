@@ -15,7 +15,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/cmd/internal/host"
-	"github.com/softroce/softroce-xdp/loader/probe"
+	"github.com/softroce/softroce-xdp/loader"
 )
 
 func newFeatures(a *attacher) *cobra.Command {
@@ -41,7 +41,7 @@ something that is required is missing.`,
 			if err != nil {
 				return err
 			}
-			kernel := probe.Kernel()
+			kernel := loader.KernelFeatures()
 			if asJSON {
 				err = cli.WriteJSON(cmd.OutOrStdout(), map[string]any{"kernel": kernel, "interface": iface, "advice": iface.Advice()})
 			} else {
@@ -50,7 +50,7 @@ something that is required is missing.`,
 			if err != nil {
 				return err
 			}
-			if err := probe.Missing(kernel); err != nil {
+			if err := loader.MissingFeatures(kernel); err != nil {
 				return cli.No(err)
 			}
 			return nil
@@ -60,7 +60,7 @@ something that is required is missing.`,
 	return cmd
 }
 
-func writeFeatures(w io.Writer, kernel []probe.Feature, i *Interface) {
+func writeFeatures(w io.Writer, kernel []loader.Feature, i *Interface) {
 	lines := [][]string{{"KERNEL", "HAVE", "NEED", "SINCE", "FOR"}}
 	for _, f := range kernel {
 		lines = append(lines, []string{f.Name, yesNo(f.Have), map[bool]string{true: "must", false: "may"}[f.Required], f.Since, f.Why})

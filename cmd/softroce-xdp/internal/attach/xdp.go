@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/loader/probe"
+	"github.com/softroce/softroce-xdp/loader"
 )
 
 // XDP has the XDP features that a driver reports (netlink family "netdev", Linux 6.3).
@@ -59,8 +59,8 @@ func xdpFeatures(ifindex int) (*XDP, error) {
 			if a.Attr.Type&^unix.NLA_F_NESTED == netdevADevXDPFeatures && len(a.Value) >= 8 {
 				bits := binary.NativeEndian.Uint64(a.Value)
 				return &XDP{
-					Native: bits&netdevXDPBasic != 0 && probe.Denied(probe.NativeXDP) == nil, Redirect: bits&netdevXDPRedirect != 0,
-					Frags: bits&netdevXDPRxSG != 0 && probe.Denied(probe.XDPFrags) == nil, ZeroCopy: bits&netdevXDPZeroCopy != 0,
+					Native: bits&netdevXDPBasic != 0 && loader.DeniedFeature(loader.FeatureNativeXDP) == nil, Redirect: bits&netdevXDPRedirect != 0,
+					Frags: bits&netdevXDPRxSG != 0 && loader.DeniedFeature(loader.FeatureXDPFrags) == nil, ZeroCopy: bits&netdevXDPZeroCopy != 0,
 				}, nil
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
-	"github.com/softroce/softroce-xdp/rocev2/seal/keyfile"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 )
 
 func New() *cobra.Command {
@@ -38,7 +38,7 @@ encryption hides and what it does not.`,
 			Short: "Write a new private key to a file, and print the public key",
 			Args:  cli.Takes(1, 1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				id, err := keyfile.Generate(args[0])
+				id, err := seal.GenerateFile(args[0])
 				if errors.Is(err, fs.ErrExist) {
 					return fmt.Errorf("%s: the file exists, and is not overwritten: choose another, or print its public key by `softroce-xdp key show`", args[0])
 				}
@@ -54,7 +54,7 @@ encryption hides and what it does not.`,
 			Short: "Print the public key of a file with a private key",
 			Args:  cli.Takes(1, 1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				id, err := keyfile.ReadIdentity(args[0])
+				id, err := seal.ReadIdentity(args[0])
 				if err != nil {
 					return err
 				}
@@ -90,11 +90,11 @@ func (e *EncryptFlags) Load() (*rdma.Encryption, error) {
 	if e.key == "" || e.peers == "" {
 		return nil, cli.Usagef("--encrypt needs --key and --peers")
 	}
-	id, err := keyfile.ReadIdentity(e.key)
+	id, err := seal.ReadIdentity(e.key)
 	if err != nil {
 		return nil, fmt.Errorf("--key: %w", err)
 	}
-	peers, err := keyfile.ReadPeers(e.peers)
+	peers, err := seal.ReadPeers(e.peers)
 	if err != nil {
 		return nil, fmt.Errorf("--peers: %w", err)
 	}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload makes the traffic of an experiment: flow sizes drawn from the
+package scenario
+
+// This file makes the traffic of an experiment: flow sizes drawn from the
 // distributions that the literature measures with, Poisson arrivals for a load,
 // and incasts. The same seed gives the same flows.
 //
 // Times are nanoseconds from the start of a run, sizes are bytes of payload, loads
 // are shares of the host links' payload rate, hosts are numbered from 0.
-package workload

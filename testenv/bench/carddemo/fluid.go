@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fluid is traffic of a card that has registers but no data path, such as the simulated
+package carddemo
+
+// This file is traffic of a card that has registers but no data path, such as the simulated
 // RTL: a sender that always has data sends at the rate in the registers through a bottleneck. Data
 // is a fluid; only the feedback consists of packets.
-package fluid
 
 import (
 	"time"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keyfile has the files of encryption: the private key of a host, and the public keys of its
-// peers (docs/program/encryption.md). Internal to this project.
+package seal
+
+// This file has the files of encryption: the private key of a host, and the public keys of its
+// peers (docs/program/encryption.md).
 //
 // The file of a private key has one line: 32 bytes in base64. Only its owner may read it.
 //
@@ -9,7 +11,6 @@
 //
 //	10.0.0.2       Qw3f...=   # one host
 //	10.1.0.0/16    8zTk...=   # a host that may have any of these addresses
-package keyfile
 
 import (
 	"bufio"
@@ -22,14 +23,12 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-
-	"github.com/softroce/softroce-xdp/rocev2/seal"
 )
 
-// Generate makes a key pair and writes its private key to a new file. It does not overwrite a file:
+// GenerateFile makes a key pair and writes its private key to a new file. It does not overwrite a file:
 // the error is fs.ErrExist then.
-func Generate(path string) (*seal.Identity, error) {
-	id, err := seal.NewIdentity()
+func GenerateFile(path string) (*Identity, error) {
+	id, err := NewIdentity()
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +47,7 @@ func Generate(path string) (*seal.Identity, error) {
 const maxKeyFile = 4096
 
 // ReadIdentity reads the file of a private key. A file that others than its owner may read or write is refused.
-func ReadIdentity(path string) (*seal.Identity, error) {
+func ReadIdentity(path string) (*Identity, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -70,7 +69,7 @@ func ReadIdentity(path string) (*seal.Identity, error) {
 	if err != nil || len(private) != 32 {
 		return nil, fmt.Errorf("%s: no private key: want 32 bytes in base64, 44 characters; `softroce-xdp key generate` makes one", path)
 	}
-	return seal.IdentityOf(private)
+	return IdentityOf(private)
 }
 
 // Peers are the public keys of other hosts.
@@ -80,7 +79,7 @@ type Peers struct {
 
 type peer struct {
 	at  netip.Prefix
-	key seal.PublicKey
+	key PublicKey
 }
 
 // ReadPeers reads the file of peers. A file that all users may write is refused.
@@ -122,7 +121,7 @@ func ParsePeers(r io.Reader) (*Peers, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		key, err := seal.ParsePublicKey(words[1])
+		key, err := ParsePublicKey(words[1])
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -150,7 +149,7 @@ func prefix(s string) (netip.Prefix, error) {
 
 // Of returns the keys that the host at an address may have, in the order of the file. It may be called by any
 // goroutine.
-func (p *Peers) Of(a netip.Addr) (keys []seal.PublicKey) {
+func (p *Peers) Of(a netip.Addr) (keys []PublicKey) {
 	a = a.Unmap().WithZone("")
 	for _, x := range p.list {
 		if x.at.Contains(a) {

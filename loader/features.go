@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe finds out which features that the product uses the running kernel has. Internal to
-// this project. Tests can deny features: they are then missing for callers of probe, and for code
-// that uses them without probing (Denied).
-package probe
+package loader
+
+// This file finds out which features that the product uses the running kernel has. Tests can deny
+// features: they are then missing for KernelFeatures, and for code that uses them without asking (DeniedFeature).
 
 import (
 	"errors"
@@ -34,14 +34,14 @@ type Feature struct {
 
 // Names of features that other packages use.
 const (
-	NativeXDP = "native XDP" // depends on the driver: not in Kernel
-	XDPFrags  = "native XDP of several buffers"
-	TCX       = "TCX links"
-	Clsact    = "clsact qdisc"
-	Fq        = "fq qdisc"
-	Htb       = "htb qdisc"
-	BPFFS     = "bpf file system"
-	TAI       = "bpf_ktime_get_tai_ns"
+	FeatureNativeXDP = "native XDP" // depends on the driver: not in Kernel
+	FeatureXDPFrags  = "native XDP of several buffers"
+	FeatureTCX       = "TCX links"
+	FeatureClsact    = "clsact qdisc"
+	FeatureFq        = "fq qdisc"
+	FeatureHtb       = "htb qdisc"
+	FeatureBPFFS     = "bpf file system"
+	FeatureTAI       = "bpf_ktime_get_tai_ns"
 )
 
 type kernelProbe struct {
@@ -49,7 +49,7 @@ type kernelProbe struct {
 	ask func() error
 }
 
-var kernel = []kernelProbe{
+var kernelProbes = []kernelProbe{
 	{Feature{Name: "XDP programs", Required: true, Since: "4.8", Why: "the ingress data plane"},
 		func() error { return features.HaveProgramType(ebpf.XDP) }},
 	{Feature{Name: "bpf_xdp_load_bytes", Required: true, Since: "5.18", Why: "frames of several buffers (xdp.frags, jumbo MTU)"},
@@ -64,19 +64,19 @@ var kernel = []kernelProbe{
 		func() error { return features.HaveMapType(ebpf.Queue) }},
 	{Feature{Name: "XSK map", Required: true, Since: "4.18", Why: "steering packets to the engine"},
 		func() error { return features.HaveMapType(ebpf.XSKMap) }},
-	{Feature{Name: BPFFS, Required: true, Since: "4.4", Why: "pins, by which everything outlives the agent"},
+	{Feature{Name: FeatureBPFFS, Required: true, Since: "4.4", Why: "pins, by which everything outlives the agent"},
 		haveBPFFS},
-	{Feature{Name: TAI, Since: "6.1", Why: "stamps on CLOCK_TAI (--clock tai)"},
+	{Feature{Name: FeatureTAI, Since: "6.1", Why: "stamps on CLOCK_TAI (--clock tai)"},
 		func() error { return features.HaveProgramHelper(ebpf.XDP, asm.FnKtimeGetTaiNs) }},
-	{Feature{Name: TCX, Since: "6.6", Why: "the egress data plane; clsact serves below"}, haveTCX},
+	{Feature{Name: FeatureTCX, Since: "6.6", Why: "the egress data plane; clsact serves below"}, haveTCX},
 }
 
-// Kernel probes the running kernel. It needs CAP_BPF.
-func Kernel() []Feature {
+// KernelFeatures probes the running kernel. It needs CAP_BPF.
+func KernelFeatures() []Feature {
 	var out []Feature
-	for _, p := range kernel {
+	for _, p := range kernelProbes {
 		f := p.Feature
-		err := Denied(f.Name)
+		err := DeniedFeature(f.Name)
 		if err == nil {
 			err = p.ask()
 		}
@@ -88,13 +88,13 @@ func Kernel() []Feature {
 	return out
 }
 
-// Have reports whether the list has the feature of that name as present.
-func Have(list []Feature, name string) bool {
+// HaveFeature reports whether the list has the feature of that name as present.
+func HaveFeature(list []Feature, name string) bool {
 	return slices.ContainsFunc(list, func(f Feature) bool { return f.Name == name && f.Have })
 }
 
-// Missing returns an error that names every required feature that is missing.
-func Missing(have []Feature) error {
+// MissingFeatures returns an error that names every required feature that is missing.
+func MissingFeatures(have []Feature) error {
 	var errs []error
 	for _, f := range have {
 		if f.Required && !f.Have {
@@ -153,28 +153,28 @@ func haveTCX() error {
 
 // denials are the errors of a kernel without the feature.
 var denials = map[string]error{
-	NativeXDP: unix.EOPNOTSUPP, XDPFrags: unix.EOPNOTSUPP, TCX: ebpf.ErrNotSupported,
-	Clsact: unix.ENOENT, Fq: unix.ENOENT, Htb: unix.ENOENT, BPFFS: unix.ENODEV,
+	FeatureNativeXDP: unix.EOPNOTSUPP, FeatureXDPFrags: unix.EOPNOTSUPP, FeatureTCX: ebpf.ErrNotSupported,
+	FeatureClsact: unix.ENOENT, FeatureFq: unix.ENOENT, FeatureHtb: unix.ENOENT, FeatureBPFFS: unix.ENODEV,
 }
 
-var denied []string
+var deniedFeatures []string
 
-// Deny makes features missing in this process, for tests.
-func Deny(names ...string) error {
+// DenyFeatures makes features missing in this process, for tests.
+func DenyFeatures(names ...string) error {
 	for _, n := range names {
-		if denials[n] == nil && !slices.ContainsFunc(kernel, func(p kernelProbe) bool { return p.Name == n }) {
+		if denials[n] == nil && !slices.ContainsFunc(kernelProbes, func(p kernelProbe) bool { return p.Name == n }) {
 			return fmt.Errorf("no feature %q", n)
 		}
 	}
-	denied = names
-	pacer.Miss("fq", Denied(Fq))
-	pacer.Miss("htb", Denied(Htb))
+	deniedFeatures = names
+	pacer.Miss("fq", DeniedFeature(FeatureFq))
+	pacer.Miss("htb", DeniedFeature(FeatureHtb))
 	return nil
 }
 
-// Denied returns the error of a kernel without the feature if a test denies it, else nil.
-func Denied(name string) error {
-	if !slices.Contains(denied, name) {
+// DeniedFeature returns the error of a kernel without the feature if a test denies it, else nil.
+func DeniedFeature(name string) error {
+	if !slices.Contains(deniedFeatures, name) {
 		return nil
 	}
 	if err := denials[name]; err != nil {

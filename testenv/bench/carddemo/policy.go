@@ -16,7 +16,6 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
-	"github.com/softroce/softroce-xdp/testenv/lab/fluid"
 )
 
 const nodes = `nodes:
@@ -54,7 +53,7 @@ func showPolicy(ctx context.Context, p *product) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	t := traffic{card: simulated, slow: &fluid.Path{Node: 2, Token: token}, fast: &fluid.Path{Node: 3, Token: token, Capacity: 200e9}}
+	t := traffic{card: simulated, slow: &Path{Node: 2, Token: token}, fast: &Path{Node: 3, Token: token, Capacity: 200e9}}
 	if err := t.start(); err != nil {
 		return err
 	}
@@ -112,7 +111,7 @@ func (p *product) attach(ctx context.Context, addr string) (stop func() error, e
 // traffic is what the card would send.
 type traffic struct {
 	card       *rtl.Card
-	slow, fast *fluid.Path
+	slow, fast *Path
 	now        uint64 // clock of the card, ns
 }
 
@@ -120,7 +119,7 @@ type traffic struct {
 func (t *traffic) start() error {
 	t.now = uint64(time.Hour)
 	t.card.SetClock(t.now, false)
-	for _, p := range []*fluid.Path{t.slow, t.fast} {
+	for _, p := range []*Path{t.slow, t.fast} {
 		regs.DestOf(t.card, p.Node-1).SetRxToken(token)
 	}
 	return t.card.Err()

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pcibar
+package e2e
+
+// This file has the test of hwoffload.OpenBAR on PCI devices of a virtual machine. The
+// memory of a BAR is a file of this host, so that the test sees what a store leaves, and
+// writes what a load returns. A second device has no memory: the emulator logs each access to
+// it, with address and width. No device reacts to accesses as a card does.
+//
+// Command pcibarguest makes the accesses in the machine.
 
 import (
 	"context"
@@ -60,7 +67,7 @@ func boot(t *testing.T) *machine {
 	dir := t.TempDir()
 	m := &machine{ctx: ctx, log: filepath.Join(dir, "qemu.log")}
 	guest := filepath.Join(dir, "guest")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", guest, "./guest")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", guest, "./pcibarguest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

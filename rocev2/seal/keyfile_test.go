@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package keyfile_test
+package seal_test
 
 import (
 	"errors"
@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2/seal"
-	"github.com/softroce/softroce-xdp/rocev2/seal/keyfile"
 )
 
 const (
@@ -27,21 +26,21 @@ const (
 // A generated key is read again, is not overwritten, and is refused if others may read it.
 func TestIdentity(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	made, err := keyfile.Generate(path)
+	made, err := seal.GenerateFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := keyfile.ReadIdentity(path)
+	read, err := seal.ReadIdentity(path)
 	if err != nil || read.Public() != made.Public() {
 		t.Fatalf("%v: another key", err)
 	}
-	if _, err := keyfile.Generate(path); !errors.Is(err, fs.ErrExist) {
+	if _, err := seal.GenerateFile(path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second time: %v", err)
 	}
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keyfile.ReadIdentity(path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := seal.ReadIdentity(path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("with mode 0640: %v", err)
 	}
 	for _, text := range []string{"", "short", keyA + keyA, strings.Repeat("A", 1<<16)} {
@@ -49,7 +48,7 @@ func TestIdentity(t *testing.T) {
 		if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := keyfile.ReadIdentity(bad); err == nil || !strings.Contains(err.Error(), "32 bytes") {
+		if _, err := seal.ReadIdentity(bad); err == nil || !strings.Contains(err.Error(), "32 bytes") {
 			t.Errorf("%.20q: %v", text, err)
 		}
 	}
@@ -67,14 +66,14 @@ func TestGenerateWithoutRoom(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 10, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
-	id, err := keyfile.Generate(path)
+	id, err := seal.GenerateFile(path)
 	if e := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); e != nil {
 		t.Fatal(e)
 	}
 	if id != nil || !errors.Is(err, unix.EFBIG) {
 		t.Errorf("%v, %v", id, err)
 	}
-	if _, err := keyfile.Generate(path); err != nil {
+	if _, err := seal.GenerateFile(path); err != nil {
 		t.Errorf("with room: %v", err)
 	}
 }
@@ -83,7 +82,7 @@ func TestGenerateWithoutRoom(t *testing.T) {
 func TestPeers(t *testing.T) {
 	a, _ := seal.ParsePublicKey(keyA)
 	b, _ := seal.ParsePublicKey(keyB)
-	p, err := keyfile.ParsePeers(strings.NewReader("# hosts\n\n10.0.0.2 " + keyA + " # one\n10.0.0.0/24\t" + keyB + "\nfe80::1 " + keyA + "\n::ffff:10.7.0.0/112 " + keyB + "\n"))
+	p, err := seal.ParsePeers(strings.NewReader("# hosts\n\n10.0.0.2 " + keyA + " # one\n10.0.0.0/24\t" + keyB + "\nfe80::1 " + keyA + "\n::ffff:10.7.0.0/112 " + keyB + "\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +97,7 @@ func TestPeers(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.0.0.2": "line 1: 1 words", "\nhost " + keyA: "line 2", "10.0.0.0/99 " + keyA: "line 1", "10.0.0.2 key": "32 bytes in base64",
 	} {
-		if _, err := keyfile.ParsePeers(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := seal.ParsePeers(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}
@@ -110,19 +109,19 @@ func TestPeersThatAllMayWrite(t *testing.T) {
 	if err := os.WriteFile(path, []byte("10.0.0.2 "+keyA), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keyfile.ReadPeers(path); err != nil {
+	if _, err := seal.ReadPeers(path); err != nil {
 		t.Error(err)
 	}
 	if err := os.Chmod(path, 0o646); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keyfile.ReadPeers(path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "chmod o-w") {
+	if _, err := seal.ReadPeers(path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "chmod o-w") {
 		t.Errorf("with mode 0646: %v", err)
 	}
 }
 
-func Example() {
-	peers, err := keyfile.ParsePeers(strings.NewReader("10.0.0.2 " + keyA))
+func Example_files() {
+	peers, err := seal.ParsePeers(strings.NewReader("10.0.0.2 " + keyA))
 	fmt.Println(err, peers.Of(netip.MustParseAddr("10.0.0.2")))
 	// Output: <nil> [AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=]
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd runs an etcd for tests (package etcd-server of Debian and Ubuntu).
-package etcd
+package require
+
+// This file runs an etcd for tests (package etcd-server of Debian and Ubuntu).
 
 import (
 	"fmt"
@@ -12,8 +13,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // patience bounds waits for what must happen.
@@ -32,7 +31,7 @@ type Etcd struct {
 // Start runs an etcd at free ports of 127.0.0.1. Without the program etcd, the test is skipped.
 func Start(t testing.TB) *Etcd {
 	t.Helper()
-	require.Command(t, "etcd")
+	Command(t, "etcd")
 	e := &Etcd{t: t, dir: t.TempDir(), URL: freeURL(t), peerURL: freeURL(t)}
 	e.Run()
 	t.Cleanup(e.Kill)

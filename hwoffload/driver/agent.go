@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent evaluates the four-case policy for the destinations of a card (S1.6). Internal to
-// this project. The agent of an interface is loader/agent.
-package agent
+package driver
+
+// This file evaluates the four-case policy for the destinations of a card (S1.6), as loader/agent does for an
+// interface. Both drive cc/loop.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package workload
+package scenario
 
 import (
 	"cmp"
@@ -65,10 +65,10 @@ func pair(r *rand.Rand, hosts int) (src, dst int) {
 	return src, dst
 }
 
-// Incast is a number of senders that send to one receiver at the same time, again
+// IncastFlows is a number of senders that send to one receiver at the same time, again
 // and again: at random moments with random hosts, so that it makes Load of the
 // capacity of all hosts.
-type Incast struct {
+type IncastFlows struct {
 	Senders  int
 	Bytes    int64 // of each sender
 	Hosts    int
@@ -78,7 +78,7 @@ type Incast struct {
 }
 
 // Flows draws the flows, in order of time.
-func (n Incast) Flows(r *rand.Rand) ([]Flow, error) {
+func (n IncastFlows) Flows(r *rand.Rand) ([]Flow, error) {
 	switch {
 	case n.Senders < 1 || n.Senders >= n.Hosts:
 		return nil, fmt.Errorf("incast of %d senders among %d hosts: needs more hosts than senders", n.Senders, n.Hosts)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package workload
+package scenario
 
 import (
 	"math"
@@ -111,7 +111,7 @@ func TestUniformMakesTheLoad(t *testing.T) {
 }
 
 func TestIncast(t *testing.T) {
-	n := Incast{Senders: 60, Bytes: 500_000, Hosts: 320, RateBps: 100e9, Load: .02, To: 1e9}
+	n := IncastFlows{Senders: 60, Bytes: 500_000, Hosts: 320, RateBps: 100e9, Load: .02, To: 1e9}
 	flows, err := n.Flows(NewRand(3, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -143,8 +143,8 @@ func TestBadPatterns(t *testing.T) {
 		"no load":         Uniform{Sizes: FBHadoop, Hosts: 2, RateBps: 1, To: 1},
 		"no rate":         Uniform{Sizes: FBHadoop, Hosts: 2, Load: .5, To: 1},
 		"ends before":     Uniform{Sizes: FBHadoop, Hosts: 2, RateBps: 1, Load: .5, From: 2, To: 1},
-		"too many":        Incast{Senders: 8, Bytes: 1, Hosts: 8, RateBps: 1, Load: .5, To: 1},
-		"nothing to send": Incast{Senders: 7, Hosts: 8, RateBps: 1, Load: .5, To: 1},
+		"too many":        IncastFlows{Senders: 8, Bytes: 1, Hosts: 8, RateBps: 1, Load: .5, To: 1},
+		"nothing to send": IncastFlows{Senders: 7, Hosts: 8, RateBps: 1, Load: .5, To: 1},
 	} {
 		if _, err := p.Flows(r); err == nil {
 			t.Errorf("%s: no error", name)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stallfs mounts a FUSE file system that answers no READ: an access to a mapping of its file
+package impair
+
+// This file mounts a FUSE file system that answers no READ: an access to a mapping of its file
 // waits until the file system ends. A hostile process can have an RDMA server wait like that.
-package stallfs
 
 import (
 	"encoding/binary"
@@ -12,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map mounts a file system of one file, which belongs to user, and maps the first n bytes of the
+// MapStalled mounts a file system of one file, which belongs to user, and maps the first n bytes of the
 // file for reading. It needs root and a mount namespace that is this process's alone, with which
 // the mount ends. The file system ends when all copies of dev, the descriptor that it is served by,
 // are closed.
-func Map(user, n int) (b []byte, dev int, err error) {
+func MapStalled(user, n int) (b []byte, dev int, err error) {
 	if dev, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return nil, -1, fmt.Errorf("stallfs: open /dev/fuse (modprobe fuse): %w", err)
 	}
