@@ -80,14 +80,14 @@ func (s *sibling) check(ours *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// find returns the path of the program: beside this one, or in PATH.
+// find returns the path of the program: next to this one, or in PATH.
 func (s *sibling) find() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	beside := filepath.Join(filepath.Dir(self), s.program())
-	if path, err := exec.LookPath(beside); err == nil {
+	adjacent := filepath.Join(filepath.Dir(self), s.program())
+	if path, err := exec.LookPath(adjacent); err == nil {
 		return path, nil
 	}
 	path, err := exec.LookPath(s.program())
