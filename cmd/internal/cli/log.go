@@ -34,5 +34,5 @@ func (l *LogFlags) Logger(w io.Writer) *slog.Logger {
 
 // AgentLogger is logger for an agent, which other hosts and local users can cause to write lines: it limits them.
 func (l *LogFlags) AgentLogger(w io.Writer) *slog.Logger {
-	return slog.New(New(l.Logger(w).Handler()))
+	return slog.New(limitLines(l.Logger(w).Handler()))
 }

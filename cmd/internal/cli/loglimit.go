@@ -29,12 +29,12 @@ const (
 	maxKinds = 512
 )
 
-// Summary is the message of the line that tells how many lines were suppressed: attribute "line" is their
+// suppressed is the message of the line that tells how many lines were suppressed: attribute "line" is their
 // message, "suppressed" their number.
-const Summary = "lines of a kind were suppressed"
+const suppressed = "lines of a kind were suppressed"
 
-// Handler implements slog.Handler.
-type Handler struct {
+// limitHandler implements slog.Handler.
+type limitHandler struct {
 	next  slog.Handler
 	kinds *kinds
 }
@@ -59,28 +59,28 @@ type kind struct {
 	pending    bool      // a timer writes the summary
 }
 
-// New returns a handler that passes lines to next.
-func New(next slog.Handler) *Handler {
-	return &Handler{next: next, kinds: &kinds{all: map[key]*kind{}}}
+// limitLines returns a handler that passes lines to next.
+func limitLines(next slog.Handler) *limitHandler {
+	return &limitHandler{next: next, kinds: &kinds{all: map[key]*kind{}}}
 }
 
 // Enabled implements slog.Handler.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h *limitHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
 // WithAttrs implements slog.Handler.
-func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &Handler{next: h.next.WithAttrs(attrs), kinds: h.kinds}
+func (h *limitHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &limitHandler{next: h.next.WithAttrs(attrs), kinds: h.kinds}
 }
 
 // WithGroup implements slog.Handler.
-func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{next: h.next.WithGroup(name), kinds: h.kinds}
+func (h *limitHandler) WithGroup(name string) slog.Handler {
+	return &limitHandler{next: h.next.WithGroup(name), kinds: h.kinds}
 }
 
 // Handle implements slog.Handler.
-func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+func (h *limitHandler) Handle(ctx context.Context, r slog.Record) error {
 	now := time.Now()
 	h.kinds.mu.Lock()
 	k := h.kinds.of(key{r.Level, r.Message})
@@ -106,7 +106,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // summarize writes the summary of a kind, if it was not written before.
-func (h *Handler) summarize(k *kind) {
+func (h *limitHandler) summarize(k *kind) {
 	h.kinds.mu.Lock()
 	k.pending = false
 	summary, some := k.summary(time.Now())
@@ -147,7 +147,7 @@ func (k *kind) summary(now time.Time) (r slog.Record, some bool) {
 	if k.suppressed == 0 {
 		return r, false
 	}
-	r = slog.NewRecord(now, k.level, Summary, 0)
+	r = slog.NewRecord(now, k.level, suppressed, 0)
 	r.AddAttrs(slog.String("line", k.text), slog.Int("suppressed", k.suppressed), slog.Time("since", k.first))
 	k.suppressed = 0
 	return r, true
