@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loglimit limits how many lines of a kind a log gets. What other hosts and local users do causes lines, so
-// without a limit they fill the disk and hide what an administrator looks for.
-//
-//	log := slog.New(loglimit.New(slog.NewTextHandler(w, nil)))
-//
-// A kind is a level with a message, whatever the attributes. Of each kind, Burst lines are written at once and one
-// in each Interval from then on. A line tells how many were suppressed: before the next line of the kind, or after
-// a Pause in which none was written.
 package cli
 
 import (
@@ -17,13 +9,20 @@ import (
 	"time"
 )
 
+// Lines of a log are limited by kind. What other hosts and local users do causes lines, so without a limit they fill the
+// disk and hide what an administrator looks for.
+//
+// A kind is a level with a message, whatever the attributes. Of each kind, limitBurst lines are written at once and one
+// in each limitInterval from then on. A line tells how many were suppressed: before the next line of the kind, or after
+// a limitPause in which none was written.
+
 const (
-	// Burst is how many lines of a kind are written at once.
-	Burst = 20
-	// Interval is the time for one more line of a kind.
-	Interval = 10 * time.Second
-	// Pause is the longest time until a line tells that others were suppressed.
-	Pause = time.Minute
+	// limitBurst is how many lines of a kind are written at once.
+	limitBurst = 20
+	// limitInterval is the time for one more line of a kind.
+	limitInterval = 10 * time.Second
+	// limitPause is the longest time until a line tells that others were suppressed.
+	limitPause = time.Minute
 
 	// maxKinds is how many kinds are told apart. All others together are one.
 	maxKinds = 512
@@ -90,7 +89,7 @@ func (h *limitHandler) Handle(ctx context.Context, r slog.Record) error {
 		}
 		if !k.pending {
 			k.pending = true
-			time.AfterFunc(Pause, func() { h.summarize(k) })
+			time.AfterFunc(limitPause, func() { h.summarize(k) })
 		}
 		h.kinds.mu.Unlock()
 		return nil
@@ -135,10 +134,10 @@ func (k *kind) allow(now time.Time) bool {
 	if k.full.Before(now) {
 		k.full = now
 	}
-	if k.full.Sub(now) > (Burst-1)*Interval {
+	if k.full.Sub(now) > (limitBurst-1)*limitInterval {
 		return false
 	}
-	k.full = k.full.Add(Interval)
+	k.full = k.full.Add(limitInterval)
 	return true
 }
 

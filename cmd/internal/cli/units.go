@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package units reads and writes quantities as people write them: rates, times, counts, bytes
-// and shares. ParseRate, ParseNanos and ParseShare read the output of Rate, Nanos and Share.
 package cli
 
 import (

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package card has the commands of softroce-card: the policy, the table, the memory and the registers of a card.
 package card
 
 import (

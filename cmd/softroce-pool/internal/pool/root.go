@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package pool has the commands of softroce-pool: a server that lends memory, nodes that lease and use it, and what both
+// print.
 package pool
 
 import "github.com/spf13/cobra"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tickets keeps the tickets of the nodes of a user as files, so that `softroce-pool leave` can end what a
-// node leases that another process has made (docs/memory-pool.md).
 package pool
 
 import (
@@ -18,7 +16,8 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/node"
 )
 
-// ticketDir is a directory of tickets. Only its user may read it.
+// ticketDir is a directory of tickets of the nodes of a user, so that `softroce-pool leave` can end what a node leases
+// that another process has made (docs/memory-pool.md). Only its user may read it.
 type ticketDir string
 
 // errNoTicket: there is no ticket of a node for a server.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package sim has the commands of softroce-sim: it runs scenarios of package cc/sim and prints their figures.
 package sim
 
 import (

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package attach has the commands that change what is attached: attach and its agent, detach, clean, policy, and
+// features, which shows what attach would find.
 package attach
 
 import (

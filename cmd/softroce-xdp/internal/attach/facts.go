@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package facts finds out which features of the product an interface and its driver support. It
-// changes nothing.
 package attach
 
 import (

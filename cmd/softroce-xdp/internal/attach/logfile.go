@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logfile bounds the log of a process that may live for years: the standard
-// output and standard error of the process, which go to a file.
 package attach
 
 import (

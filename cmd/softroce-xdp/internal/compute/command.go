@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package compute is the command compute: a server of compute tasks, and a client that reads operands from files,
+// derives the result of a kernel from them, and prints it.
 package compute
 
 import (

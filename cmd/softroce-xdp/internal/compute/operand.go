@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package computing is what the command `compute` does: it reads operands from files, derives the result
-// of a kernel from them, and prints it.
 package compute
 
 import (

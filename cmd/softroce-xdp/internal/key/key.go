@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package key is the command key, and the flags of commands that may encrypt.
 package key
 
 import (

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package top shows live views on a terminal: that of the destination table is here, that of a memory pool in
-// package pooling.
 package show
 
 import (
