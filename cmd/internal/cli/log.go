@@ -12,6 +12,7 @@ import (
 // LogFlags are the flags of programs that log.
 type LogFlags struct{ Level, Format Choice }
 
+// Flags adds the flags.
 func (l *LogFlags) Flags(f *pflag.FlagSet) {
 	l.Level = Choice{Value: "info", Of: []string{"debug", "info", "warn", "error"}}
 	l.Format = Choice{Value: "text", Of: []string{"text", "json"}}

@@ -31,6 +31,7 @@ type EngineFlags struct {
 	LargeDSCP uint32
 }
 
+// Flags adds the flags.
 func (e *EngineFlags) Flags(a *App, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&e.Iface, "dev", "", "the attached interface; may be left out if there is one")

@@ -19,6 +19,7 @@ type app struct {
 	log    cli.LogFlags
 }
 
+// New returns the root command of softroce-card.
 func New() *cobra.Command {
 	a := &app{runDir: loader.DefaultRunDir}
 	root := &cobra.Command{

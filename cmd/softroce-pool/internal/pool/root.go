@@ -4,12 +4,13 @@
 // print.
 package pool
 
-import "github.com/spf13/cobra"
-
 import (
+	"github.com/spf13/cobra"
+
 	"github.com/softroce/softroce-xdp/cmd/internal/host"
 )
 
+// New returns the root command of softroce-pool.
 func New() *cobra.Command {
 	a := &host.App{}
 	root := &cobra.Command{

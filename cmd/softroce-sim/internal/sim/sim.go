@@ -17,6 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 )
 
+// New returns the root command of softroce-sim.
 func New() *cobra.Command {
 	root := &cobra.Command{
 		Short: "Simulate congestion control, packet by packet",

@@ -24,6 +24,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/task"
 )
 
+// New returns the command compute.
 func New(a *host.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compute",

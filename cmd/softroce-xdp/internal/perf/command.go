@@ -22,6 +22,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 )
 
+// New returns the command perf.
 func New(a *host.App, log *cli.LogFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
