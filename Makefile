@@ -4,13 +4,14 @@
 
 GO       ?= go
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  := -s -w -X main.version=$(VERSION)
+LDFLAGS  := -s -w -X github.com/softroce/softroce-xdp/cmd/internal/cli.Version=$(VERSION)
+PROGRAMS := softroce-xdp softroce-pool softroce-card softroce-sim
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Tests whose packets must arrive in time, and those that boot machines, run one
-# package at a time; only the command and the NIC are under the race detector as well.
+# package at a time; only the commands with such tests and the NIC are under the race detector as well.
 # wiretest has virtual time: it runs with the other packages.
 GOTEST   := GO=$(GO) ./.ci/gotest
 # Minutes of one goroutine, or of other programs: nothing for the race detector. The same holds for the
@@ -30,14 +31,14 @@ endif
 all: build man ## what `make install` installs
 
 .PHONY: build
-build: ## bin/softroce-xdp
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/softroce-xdp ./cmd/softroce-xdp
+build: ## bin/softroce-xdp, -pool, -card and -sim
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(PROGRAMS))
 
 .PHONY: generate
 generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, and the lists in docs/
 	$(GO) generate ./bpf/... ./testenv/bench/xdpbench
 	$(GO) generate ./hwoffload/...
-	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp -run Docs
+	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp ./cmd/softroce-pool -run Docs
 
 .PHONY: check-generate
 check-generate: ## fails if the committed object is not what the sources give
@@ -75,13 +76,13 @@ test: lint check-generate build check-unit check-install test-go ## everything; 
 test-go:
 	rm -rf out/gotest
 	all=$$($(GO) list ./...) && \
-	$(GOTEST) run race -race -timeout 30m $(AS_ROOT) ./testenv/wiretest $$(echo "$$all" | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run race -race -timeout 30m $(AS_ROOT) ./testenv/wiretest $$(echo "$$all" | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/cmd/softroce-pool$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
 	$(GOTEST) run simulated -timeout 30m $(foreach p,$(SIMULATED),./$(p))
 	$(GOTEST) run vectors -timeout 30m $(AS_ROOT) ./bpf -run '^TestCardVectors$$' -args -card.streams=5000
-	$(GOTEST) run race-cli -race -timeout 30m $(AS_ROOT) ./cmd/softroce-xdp
+	$(GOTEST) run race-cli -race -timeout 30m $(AS_ROOT) ./cmd/softroce-xdp ./cmd/softroce-pool
 	$(GOTEST) run race-nic -race -timeout 30m $(AS_ROOT) ./rocev2/nic
 	all=$$($(GO) list ./testenv/...) && \
-	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) ./cmd/softroce-xdp ./rocev2/nic $$(echo "$$all" | grep -v '/testenv/wiretest$$')
+	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) ./cmd/softroce-xdp ./cmd/softroce-pool ./rocev2/nic $$(echo "$$all" | grep -v '/testenv/wiretest$$')
 	$(GOTEST) summary
 
 # What is judged here depends on how fast the machine is (package testenv/lab/require).
@@ -206,19 +207,32 @@ judge: ## our engine and Linux rxe in virtual machines, each against rxe: the wh
 .PHONY: man
 man: build ## out/man, from the text of the commands
 	rm -rf out/man
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) bin/softroce-xdp man out/man
+	for p in $(PROGRAMS); do \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) bin/$$p man out/man || exit 1; \
+	done
+
+COMPLETIONS := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+UNITS       := $(DESTDIR)$(PREFIX)/lib/systemd/system
 
 # Root's PATH may have no Go, and what root builds belongs to root: this builds nothing.
 .PHONY: install
-install: ## binary, man pages, systemd unit, shell completion; `make` builds them
-	@test -x bin/softroce-xdp -a -s out/man/softroce-xdp.8 || \
-	{ echo 'install: bin/softroce-xdp or its man pages are missing: run `make` first, as yourself' >&2; exit 1; }
-	install -D -m 755 bin/softroce-xdp $(DESTDIR)$(PREFIX)/sbin/softroce-xdp
-	install -d $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/etc/softroce-xdp
+install: ## binaries, man pages, systemd unit, shell completion; `make` builds them
+	@for p in $(PROGRAMS); do \
+		test -x bin/$$p -a -s out/man/$$p.8 || \
+		{ echo "install: bin/$$p or its man pages are missing: run \`make\` first, as yourself" >&2; exit 1; }; \
+	done
+	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/etc/softroce-xdp $(UNITS) $(COMPLETIONS)
+	install -m 755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/sbin
 	install -m 644 out/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	sed 's|@PREFIX@|$(PREFIX)|' packaging/softroce-xdp@.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/softroce-xdp@.service
-	bin/softroce-xdp completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/softroce-xdp
+	sed 's|@PREFIX@|$(PREFIX)|' packaging/softroce-xdp@.service.in > $(UNITS)/softroce-xdp@.service
+	for p in $(PROGRAMS); do bin/$$p completion bash > $(COMPLETIONS)/$$p || exit 1; done
+
+# The configuration, attached interfaces and their state stay: `softroce-xdp detach --all` goes before.
+.PHONY: uninstall
+uninstall: ## removes what install has installed, and no configuration
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/sbin/,$(PROGRAMS)) $(addprefix $(COMPLETIONS)/,$(PROGRAMS)) $(UNITS)/softroce-xdp@.service
+	for p in $(PROGRAMS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man8/$$p.8 $(DESTDIR)$(PREFIX)/share/man/man8/$$p-*.8; done
+	-rmdir $(DESTDIR)/etc/softroce-xdp 2>/dev/null
 
 .PHONY: clean
 clean: ## bin and out; the caches of the test machines stay

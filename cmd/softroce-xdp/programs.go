@@ -86,8 +86,8 @@ func (s *sibling) find() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	beside := filepath.Join(filepath.Dir(self), s.program())
-	if path, err := exec.LookPath(beside); err == nil {
+	adjacent := filepath.Join(filepath.Dir(self), s.program())
+	if path, err := exec.LookPath(adjacent); err == nil {
 		return path, nil
 	}
 	path, err := exec.LookPath(s.program())

@@ -14,7 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
-// Exit codes. exitCodes describes them.
+// Exit codes. ExitCodes describes them.
 const (
 	ExitOK     = 0
 	exitUsage  = 1

@@ -9,15 +9,15 @@ type Key string
 
 // Keys that are no characters.
 const (
-	Up        Key = "up"
-	Down      Key = "down"
-	Left      Key = "left"
-	Right     Key = "right"
-	PageUp    Key = "page up"
-	PageDown  Key = "page down"
-	Home      Key = "home"
-	Escape    Key = "escape"
-	Interrupt Key = "interrupt"
+	KeyUp        Key = "up"
+	KeyDown      Key = "down"
+	KeyLeft      Key = "left"
+	KeyRight     Key = "right"
+	KeyPageUp    Key = "page up"
+	KeyPageDown  Key = "page down"
+	KeyHome      Key = "home"
+	KeyEscape    Key = "escape"
+	KeyInterrupt Key = "interrupt"
 )
 
 // sequences that terminals send (ECMA-48 and xterm's application mode).
@@ -25,14 +25,14 @@ var sequences = []struct {
 	bytes string
 	key   Key
 }{
-	{"\x1b[A", Up}, {"\x1bOA", Up}, {"\x1b[B", Down}, {"\x1bOB", Down},
-	{"\x1b[C", Right}, {"\x1bOC", Right}, {"\x1b[D", Left}, {"\x1bOD", Left},
-	{"\x1b[5~", PageUp}, {"\x1b[6~", PageDown}, {"\x1b[H", Home}, {"\x1b[1~", Home}, {"\x1bOH", Home},
+	{"\x1b[A", KeyUp}, {"\x1bOA", KeyUp}, {"\x1b[B", KeyDown}, {"\x1bOB", KeyDown},
+	{"\x1b[C", KeyRight}, {"\x1bOC", KeyRight}, {"\x1b[D", KeyLeft}, {"\x1bOD", KeyLeft},
+	{"\x1b[5~", KeyPageUp}, {"\x1b[6~", KeyPageDown}, {"\x1b[H", KeyHome}, {"\x1b[1~", KeyHome}, {"\x1bOH", KeyHome},
 }
 
-// ParseKeys splits what one read returned. A sequence is taken to arrive whole;
+// parseKeys splits what one read returned. A sequence is taken to arrive whole;
 // an unknown one is ignored.
-func ParseKeys(in string) (keys []Key) {
+func parseKeys(in string) (keys []Key) {
 next:
 	for in != "" {
 		for _, s := range sequences {
@@ -43,11 +43,11 @@ next:
 		}
 		switch {
 		case in == "\x1b":
-			return append(keys, Escape)
+			return append(keys, KeyEscape)
 		case in[0] == '\x1b':
 			return keys
 		case in[0] == 3:
-			keys = append(keys, Interrupt)
+			keys = append(keys, KeyInterrupt)
 		default:
 			keys = append(keys, Key(in[:1]))
 		}

@@ -12,6 +12,7 @@ import (
 // LogFlags are the flags of programs that log.
 type LogFlags struct{ Level, Format Choice }
 
+// Flags adds the flags.
 func (l *LogFlags) Flags(f *pflag.FlagSet) {
 	l.Level = Choice{Value: "info", Of: []string{"debug", "info", "warn", "error"}}
 	l.Format = Choice{Value: "text", Of: []string{"text", "json"}}
@@ -34,5 +35,5 @@ func (l *LogFlags) Logger(w io.Writer) *slog.Logger {
 
 // AgentLogger is logger for an agent, which other hosts and local users can cause to write lines: it limits them.
 func (l *LogFlags) AgentLogger(w io.Writer) *slog.Logger {
-	return slog.New(New(l.Logger(w).Handler()))
+	return slog.New(limitLines(l.Logger(w).Handler()))
 }

@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loglimit limits how many lines of a kind a log gets. What other hosts and local users do causes lines, so
-// without a limit they fill the disk and hide what an administrator looks for.
-//
-//	log := slog.New(loglimit.New(slog.NewTextHandler(w, nil)))
-//
-// A kind is a level with a message, whatever the attributes. Of each kind, Burst lines are written at once and one
-// in each Interval from then on. A line tells how many were suppressed: before the next line of the kind, or after
-// a Pause in which none was written.
 package cli
 
 import (
@@ -17,24 +9,31 @@ import (
 	"time"
 )
 
+// Lines of a log are limited by kind. What other hosts and local users do causes lines, so without a limit they fill the
+// disk and hide what an administrator looks for.
+//
+// A kind is a level with a message, whatever the attributes. Of each kind, limitBurst lines are written at once and one
+// in each limitInterval from then on. A line tells how many were suppressed: before the next line of the kind, or after
+// a limitPause in which none was written.
+
 const (
-	// Burst is how many lines of a kind are written at once.
-	Burst = 20
-	// Interval is the time for one more line of a kind.
-	Interval = 10 * time.Second
-	// Pause is the longest time until a line tells that others were suppressed.
-	Pause = time.Minute
+	// limitBurst is how many lines of a kind are written at once.
+	limitBurst = 20
+	// limitInterval is the time for one more line of a kind.
+	limitInterval = 10 * time.Second
+	// limitPause is the longest time until a line tells that others were suppressed.
+	limitPause = time.Minute
 
 	// maxKinds is how many kinds are told apart. All others together are one.
 	maxKinds = 512
 )
 
-// Summary is the message of the line that tells how many lines were suppressed: attribute "line" is their
+// suppressed is the message of the line that tells how many lines were suppressed: attribute "line" is their
 // message, "suppressed" their number.
-const Summary = "lines of a kind were suppressed"
+const suppressed = "lines of a kind were suppressed"
 
-// Handler implements slog.Handler.
-type Handler struct {
+// limitHandler implements slog.Handler.
+type limitHandler struct {
 	next  slog.Handler
 	kinds *kinds
 }
@@ -59,28 +58,28 @@ type kind struct {
 	pending    bool      // a timer writes the summary
 }
 
-// New returns a handler that passes lines to next.
-func New(next slog.Handler) *Handler {
-	return &Handler{next: next, kinds: &kinds{all: map[key]*kind{}}}
+// limitLines returns a handler that passes lines to next.
+func limitLines(next slog.Handler) *limitHandler {
+	return &limitHandler{next: next, kinds: &kinds{all: map[key]*kind{}}}
 }
 
 // Enabled implements slog.Handler.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h *limitHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
 // WithAttrs implements slog.Handler.
-func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &Handler{next: h.next.WithAttrs(attrs), kinds: h.kinds}
+func (h *limitHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &limitHandler{next: h.next.WithAttrs(attrs), kinds: h.kinds}
 }
 
 // WithGroup implements slog.Handler.
-func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{next: h.next.WithGroup(name), kinds: h.kinds}
+func (h *limitHandler) WithGroup(name string) slog.Handler {
+	return &limitHandler{next: h.next.WithGroup(name), kinds: h.kinds}
 }
 
 // Handle implements slog.Handler.
-func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+func (h *limitHandler) Handle(ctx context.Context, r slog.Record) error {
 	now := time.Now()
 	h.kinds.mu.Lock()
 	k := h.kinds.of(key{r.Level, r.Message})
@@ -90,7 +89,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 		}
 		if !k.pending {
 			k.pending = true
-			time.AfterFunc(Pause, func() { h.summarize(k) })
+			time.AfterFunc(limitPause, func() { h.summarize(k) })
 		}
 		h.kinds.mu.Unlock()
 		return nil
@@ -106,7 +105,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // summarize writes the summary of a kind, if it was not written before.
-func (h *Handler) summarize(k *kind) {
+func (h *limitHandler) summarize(k *kind) {
 	h.kinds.mu.Lock()
 	k.pending = false
 	summary, some := k.summary(time.Now())
@@ -135,10 +134,10 @@ func (k *kind) allow(now time.Time) bool {
 	if k.full.Before(now) {
 		k.full = now
 	}
-	if k.full.Sub(now) > (Burst-1)*Interval {
+	if k.full.Sub(now) > (limitBurst-1)*limitInterval {
 		return false
 	}
-	k.full = k.full.Add(Interval)
+	k.full = k.full.Add(limitInterval)
 	return true
 }
 
@@ -147,7 +146,7 @@ func (k *kind) summary(now time.Time) (r slog.Record, some bool) {
 	if k.suppressed == 0 {
 		return r, false
 	}
-	r = slog.NewRecord(now, k.level, Summary, 0)
+	r = slog.NewRecord(now, k.level, suppressed, 0)
 	r.AddAttrs(slog.String("line", k.text), slog.Int("suppressed", k.suppressed), slog.Time("since", k.first))
 	k.suppressed = 0
 	return r, true

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli_test
+package cli
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 )
 
 // buffer is a log that several goroutines write.
@@ -46,7 +44,7 @@ func newLog() (*slog.Logger, *buffer) {
 		}
 		return a
 	}
-	return slog.New(cli.New(slog.NewTextHandler(b, &slog.HandlerOptions{ReplaceAttr: noTime}))), b
+	return slog.New(limitLines(slog.NewTextHandler(b, &slog.HandlerOptions{ReplaceAttr: noTime}))), b
 }
 
 // Twenty lines a second of one kind do not fill the log, other kinds are written, and each line is written or
@@ -67,7 +65,7 @@ func TestFlood(t *testing.T) {
 			}
 			time.Sleep(time.Second / 20)
 		}
-		time.Sleep(2 * cli.Pause)
+		time.Sleep(2 * limitPause)
 		written, suppressed, others := 0, 0, 0
 		got := out.take()
 		for _, l := range got {
@@ -84,10 +82,10 @@ func TestFlood(t *testing.T) {
 				others++
 			}
 		}
-		if want := cli.Burst + 60; written < want-1 || written > want+1 || written+suppressed != lines || others != 2 {
+		if want := limitBurst + 60; written < want-1 || written > want+1 || written+suppressed != lines || others != 2 {
 			t.Errorf("%d lines written, want %d; %d suppressed of %d; %d of other kinds", written, want, suppressed, lines, others)
 		}
-		if len(got) > 3*(cli.Burst+60) {
+		if len(got) > 3*(limitBurst+60) {
 			t.Errorf("the log has %d lines", len(got))
 		}
 	})
@@ -97,30 +95,30 @@ func TestFlood(t *testing.T) {
 func TestSummaryAfterPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, out := newLog()
-		for range cli.Burst + 5 {
+		for range limitBurst + 5 {
 			log.Warn("odd")
 		}
-		if n := len(out.take()); n != cli.Burst {
-			t.Errorf("%d lines at once, want %d", n, cli.Burst)
+		if n := len(out.take()); n != limitBurst {
+			t.Errorf("%d lines at once, want %d", n, limitBurst)
 		}
-		time.Sleep(cli.Pause + time.Second)
-		want := fmt.Sprintf("level=WARN msg=%q line=odd suppressed=5", cli.Summary)
+		time.Sleep(limitPause + time.Second)
+		want := fmt.Sprintf("level=WARN msg=%q line=odd suppressed=5", suppressed)
 		if got := out.take(); len(got) != 1 || got[0] != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		time.Sleep(cli.Burst * cli.Interval)
+		time.Sleep(limitBurst * limitInterval)
 		log.Warn("odd")
 		if got := out.take(); len(got) != 1 {
 			t.Errorf("%q, want the line alone", got)
 		}
 		time.Sleep(24 * time.Hour)
-		for range 2 * cli.Burst {
+		for range 2 * limitBurst {
 			log.Warn("odd")
 		}
-		if n := len(out.take()); n != cli.Burst {
-			t.Errorf("%d lines at once after a day, want %d", n, cli.Burst)
+		if n := len(out.take()); n != limitBurst {
+			t.Errorf("%d lines at once after a day, want %d", n, limitBurst)
 		}
-		time.Sleep(2 * cli.Pause)
+		time.Sleep(2 * limitPause)
 	})
 }
 
@@ -134,6 +132,6 @@ func TestKindsAreBounded(t *testing.T) {
 		if n := len(out.take()); n > 600 {
 			t.Errorf("%d lines", n)
 		}
-		time.Sleep(2 * cli.Pause)
+		time.Sleep(2 * limitPause)
 	})
 }

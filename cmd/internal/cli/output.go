@@ -27,6 +27,7 @@ type Output struct {
 	count    uint32
 }
 
+// Flags adds the flags.
 func (o *Output) Flags(cmd *cobra.Command) {
 	o.interval = time.Second
 	f := cmd.Flags()
@@ -102,6 +103,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// IsTerminal reports whether a file, or an output of this program, is a terminal.
 func IsTerminal(w any) bool {
 	switch o := w.(type) {
 	case *checkedOutput:

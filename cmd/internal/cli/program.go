@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package cli is what all programs of this project share: the runner of a command line with its exit codes, help, man
+// pages and version, the types of flags, quantities as people write them, logs, tables and screens.
 package cli
 
 import (

@@ -37,8 +37,8 @@ type Screen interface {
 	Resize(width, height int) // takes the size of the terminal
 }
 
-// Run shows a view until the user quits, ctx ends or a snapshot fails.
-func Run(ctx context.Context, m Screen, interval time.Duration, in, out *os.File) error {
+// RunScreen shows a view until the user quits, ctx ends or a snapshot fails.
+func RunScreen(ctx context.Context, m Screen, interval time.Duration, in, out *os.File) error {
 	if !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return ErrNoTerminal
 	}
@@ -103,7 +103,7 @@ func readKeys(in *os.File) <-chan Key {
 			if err != nil {
 				return
 			}
-			for _, k := range ParseKeys(string(buf[:n])) {
+			for _, k := range parseKeys(string(buf[:n])) {
 				keys <- k
 			}
 		}

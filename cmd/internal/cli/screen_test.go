@@ -53,7 +53,7 @@ func TestRunShowsLateAnswer(t *testing.T) {
 	user, program := terminal(t)
 	s := &late{answers: make(chan func() error), text: "nothing yet\n"}
 	done := make(chan error, 1)
-	go func() { done <- Run(t.Context(), s, time.Hour, program, program) }()
+	go func() { done <- RunScreen(t.Context(), s, time.Hour, program, program) }()
 	shown := bufio.NewReader(user)
 	see := func(text string) {
 		t.Helper()

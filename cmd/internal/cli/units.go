@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package units reads and writes quantities as people write them: rates, times, counts, bytes
-// and shares. ParseRate, ParseNanos and ParseShare read the output of Rate, Nanos and Share.
 package cli
 
 import (
@@ -81,8 +79,8 @@ func ParseNanos(s string) (uint64, error) {
 	return uint64(d), nil
 }
 
-// Span writes how long something has lasted: 42s, 3m10s, 5h12m, 9d4h.
-func Span(d time.Duration) string {
+// Lasted writes how long something has lasted: 42s, 3m10s, 5h12m, 9d4h.
+func Lasted(d time.Duration) string {
 	d = d.Truncate(time.Second)
 	day := 24 * time.Hour
 	switch {

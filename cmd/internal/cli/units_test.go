@@ -78,7 +78,7 @@ func TestSpan(t *testing.T) {
 		999 * time.Millisecond: "0s", 42 * time.Second: "42s", 190 * time.Second: "3m10s",
 		5*time.Hour + 12*time.Minute + 59*time.Second: "5h12m", 220*time.Hour + 10*time.Minute: "9d4h",
 	} {
-		if got := Span(d); got != want {
+		if got := Lasted(d); got != want {
 			t.Errorf("Span(%v) = %q, want %q", d, got, want)
 		}
 	}

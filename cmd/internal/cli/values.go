@@ -166,8 +166,8 @@ func (l listOf[T]) Set(s string) error {
 	return nil
 }
 
-// Word returns an item of a list unchanged.
-func Word(s string) (string, error) { return s, nil }
+// OneWord returns an item of a list unchanged.
+func OneWord(s string) (string, error) { return s, nil }
 
 // spanVar is a time within bounds.
 type spanVar struct {

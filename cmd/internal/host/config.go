@@ -1,16 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the configuration file. It has no list of settings: the keys are the
-// names of flags, and a key has the values of its flag.
-//
-//	log-level: info
-//	defaults:            # flags of attach, for every interface
-//	  rate: 25G
-//	  policy: {target: 500us}
-//	interfaces:
-//	  eth0:
-//	    rate: 100G
-//	  eth1:
 package host
 
 import (
@@ -28,6 +17,17 @@ import (
 
 	"github.com/softroce/softroce-xdp/internal/yamlfile"
 )
+
+// The configuration file has no list of settings: the keys are the names of flags, and a key has the values of its flag.
+//
+//	log-level: info
+//	defaults:            # flags of attach, for every interface
+//	  rate: 25G
+//	  policy: {target: 500us}
+//	interfaces:
+//	  eth0:
+//	    rate: 100G
+//	  eth1:
 
 // DefaultPath is the path of the file unless --config names another one. It need not exist.
 const DefaultPath = "/etc/softroce-xdp/config.yaml"

@@ -46,6 +46,7 @@ func (a *App) checkPlaces() (err error) {
 	return nil
 }
 
+// ReadWhole applies all of the configuration file to the flags of the root.
 func (a *App) ReadWhole(cmd *cobra.Command) error {
 	err := a.readFile()
 	if err == nil {

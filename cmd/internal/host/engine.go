@@ -31,6 +31,7 @@ type EngineFlags struct {
 	LargeDSCP uint32
 }
 
+// Flags adds the flags.
 func (e *EngineFlags) Flags(a *App, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&e.Iface, "dev", "", "the attached interface; may be left out if there is one")
@@ -103,7 +104,7 @@ func (e *EngineFlags) Open(ctx context.Context, a *App) (verbs.Device, string, e
 
 // RailFlag is the flag for further interfaces.
 func (e *EngineFlags) RailFlag(a *App, cmd *cobra.Command) {
-	cmd.Flags().Var(cli.ListVar(&e.Rails, "an interface", cli.Word), "rail", "further attached interfaces for --service ooo, as many at the client as at the server: the n-th leads to the n-th")
+	cmd.Flags().Var(cli.ListVar(&e.Rails, "an interface", cli.OneWord), "rail", "further attached interfaces for --service ooo, as many at the client as at the server: the n-th leads to the n-th")
 	_ = cmd.RegisterFlagCompletionFunc("rail", a.CompleteAttached)
 }
 

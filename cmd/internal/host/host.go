@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package host is what commands know of this host: where pins and state are, the configuration file, the attached
+// interfaces, and how a device or an engine of one is opened.
 package host
 
 import (

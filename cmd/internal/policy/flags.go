@@ -43,6 +43,7 @@ func (p listVar) Replace(all []string) error {
 	return nil
 }
 
+// SetNamed sets a parameter that is written name=value.
 func SetNamed(dst *Policy, s string) error {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package params has the list of the policy parameters: `policy show`, `policy set`, the
-// configuration file and the manual use it.
+// Package policy has the list of the policy parameters, and the flags and the text of the commands that show and set
+// them, on an interface or on a card.
 package policy
 
 import (

@@ -92,7 +92,7 @@ func (s *CardStatus) Write(w io.Writer) {
 	if s.Attached == nil {
 		fmt.Fprintf(w, "%s: not attached, registers %s\n", s.Card, s.Registers)
 	} else {
-		fmt.Fprintf(w, "%s: attached for %s, registers %s\n", s.Card, cli.Span(time.Duration(s.UptimeSeconds)*time.Second), s.Registers)
+		fmt.Fprintf(w, "%s: attached for %s, registers %s\n", s.Card, cli.Lasted(time.Duration(s.UptimeSeconds)*time.Second), s.Registers)
 	}
 	agent := "none"
 	if s.Agent.Alive {

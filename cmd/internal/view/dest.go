@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package view converts what the loader reads into the output of the commands, for people and
-// as JSON. It has no I/O of its own and reads no clock.
+// as JSON: columns and JSON of an interface and of a card are the same. It has no I/O of its own.
 package view
 
 import (

@@ -3,11 +3,11 @@
 package view
 
 import (
-	"github.com/spf13/cobra"
-
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/loader"

@@ -222,7 +222,7 @@ func (s *Status) Write(w io.Writer) {
 		fmt.Fprintln(w, s.where)
 		return
 	}
-	fmt.Fprintf(w, "%s: attached for %s, XDP %s, egress %s\n", s.Interface, cli.Span(time.Duration(s.UptimeSeconds)*time.Second), s.XDPMode, s.Egress)
+	fmt.Fprintf(w, "%s: attached for %s, XDP %s, egress %s\n", s.Interface, cli.Lasted(time.Duration(s.UptimeSeconds)*time.Second), s.XDPMode, s.Egress)
 	agent := "none"
 	if s.Agent.Alive {
 		agent = fmt.Sprintf("pid %d, heartbeat %s ago", s.Agent.PID, cli.Nanos(s.Agent.HeartbeatAgeNs))

@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// Build makes other programs of this project for the scripts of a test. With returns a setup that finds them.
+// Build makes other programs of this project for the scripts of a test, and returns their directory.
 func Build(t *testing.T, programs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func Build(t *testing.T, programs ...string) string {
 // With returns a setup of scripts that finds the programs of a directory, and runs the setup next.
 func With(dir string, next func(*testscript.Env) error) func(*testscript.Env) error {
 	return func(env *testscript.Env) error {
-		env.Setenv("PATH", fmt.Sprintf("%s%c%s", env.Getenv("PATH"), os.PathListSeparator, dir))
+		env.Setenv("PATH", fmt.Sprintf("%s%c%s", dir, os.PathListSeparator, env.Getenv("PATH")))
 		return next(env)
 	}
 }

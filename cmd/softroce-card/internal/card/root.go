@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package card has the commands of softroce-card: the policy, the table, the memory and the registers of a card.
 package card
 
 import (
@@ -18,6 +19,7 @@ type app struct {
 	log    cli.LogFlags
 }
 
+// New returns the root command of softroce-card.
 func New() *cobra.Command {
 	a := &app{runDir: loader.DefaultRunDir}
 	root := &cobra.Command{

@@ -47,7 +47,7 @@ can read on the same host. It prints the state of the pool afterwards.`,
 
 // leavePool removes a node of this user at a server, and then the ticket.
 func leavePool(ctx context.Context, a *host.App, dev verbs.Device, at, name string) (lease.Status, error) {
-	dir, err := Default(a.RunDir)
+	dir, err := defaultTicketDir(a.RunDir)
 	if err != nil {
 		return lease.Status{}, err
 	}
@@ -65,7 +65,7 @@ func leavePool(ctx context.Context, a *host.App, dev verbs.Device, at, name stri
 // keepTicket returns a function that stores the ticket of a node for leave. The node works without that.
 func keepTicket(runDir, name string, errs io.Writer) func(*node.Node) {
 	return func(n *node.Node) {
-		dir, err := Default(runDir)
+		dir, err := defaultTicketDir(runDir)
 		if err == nil {
 			err = dir.Keep(n.RemoteAddr(), name, n.Ticket())
 		}

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package pool has the commands of softroce-pool: a server that lends memory, nodes that lease and use it, and what both
+// print.
 package pool
 
-import "github.com/spf13/cobra"
-
 import (
+	"github.com/spf13/cobra"
+
 	"github.com/softroce/softroce-xdp/cmd/internal/host"
 )
 
+// New returns the root command of softroce-pool.
 func New() *cobra.Command {
 	a := &host.App{}
 	root := &cobra.Command{

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pooling has what `softroce-pool` does and prints.
 package pool
 
 import (

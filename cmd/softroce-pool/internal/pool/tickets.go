@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tickets keeps the tickets of the nodes of a user as files, so that `softroce-pool leave` can end what a
-// node leases that another process has made (docs/run/memory-pool.md).
 package pool
 
 import (
@@ -18,17 +16,18 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/node"
 )
 
-// Dir is a directory of tickets. Only its user may read it.
-type Dir string
+// ticketDir is a directory of tickets of the nodes of a user, so that `softroce-pool leave` can end what a node leases
+// that another process has made (docs/memory-pool.md). Only its user may read it.
+type ticketDir string
 
-// ErrNone: there is no ticket of a node for a server.
-var ErrNone = errors.New("no ticket is stored")
+// errNoTicket: there is no ticket of a node for a server.
+var errNoTicket = errors.New("no ticket is stored")
 
-// Default returns the directory of this user: below runDir for root, and otherwise where other programs of the user
+// defaultTicketDir returns the directory of this user: below runDir for root, and otherwise where other programs of the user
 // have what lasts until the host restarts.
-func Default(runDir string) (Dir, error) {
+func defaultTicketDir(runDir string) (ticketDir, error) {
 	if os.Geteuid() == 0 {
-		return Dir(filepath.Join(runDir, "tickets")), nil
+		return ticketDir(filepath.Join(runDir, "tickets")), nil
 	}
 	base := os.Getenv("XDG_RUNTIME_DIR")
 	if base == "" {
@@ -37,16 +36,16 @@ func Default(runDir string) (Dir, error) {
 			return "", fmt.Errorf("there is no directory for tickets: %w", err)
 		}
 	}
-	return Dir(filepath.Join(base, "softroce-xdp", "tickets")), nil
+	return ticketDir(filepath.Join(base, "softroce-xdp", "tickets")), nil
 }
 
 // path returns the file of a node. Each character of the name has one form in it, so names do not meet.
-func (d Dir) path(server net.Addr, name string) string {
+func (d ticketDir) path(server net.Addr, name string) string {
 	return filepath.Join(string(d), url.PathEscape(name)+"@"+server.String())
 }
 
 // Keep stores the ticket of a node for the server at an address.
-func (d Dir) Keep(server net.Addr, name string, t node.Ticket) error {
+func (d ticketDir) Keep(server net.Addr, name string, t node.Ticket) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
@@ -58,10 +57,10 @@ func (d Dir) Keep(server net.Addr, name string, t node.Ticket) error {
 }
 
 // Find returns the ticket of a node, or ErrNone.
-func (d Dir) Find(server net.Addr, name string) (t node.Ticket, err error) {
+func (d ticketDir) Find(server net.Addr, name string) (t node.Ticket, err error) {
 	b, err := os.ReadFile(d.path(server, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return t, fmt.Errorf("node %s at %s: %w in %s: the user who has run `softroce-pool join` on this host can end its lease", name, server, ErrNone, d)
+		return t, fmt.Errorf("node %s at %s: %w in %s: the user who has run `softroce-pool join` on this host can end its lease", name, server, errNoTicket, d)
 	}
 	if err == nil {
 		if err = json.Unmarshal(b, &t); err != nil {
@@ -72,7 +71,7 @@ func (d Dir) Find(server net.Addr, name string) (t node.Ticket, err error) {
 }
 
 // Forget removes the ticket of a node that has left.
-func (d Dir) Forget(server net.Addr, name string) error {
+func (d ticketDir) Forget(server net.Addr, name string) error {
 	if err := os.Remove(d.path(server, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -15,14 +15,14 @@ import (
 
 // Each node has a ticket for each server, which others cannot read, whatever characters its name has.
 func TestTickets(t *testing.T) {
-	d := Dir(filepath.Join(t.TempDir(), "a", "tickets"))
+	d := ticketDir(filepath.Join(t.TempDir(), "a", "tickets"))
 	at := func(a string) rdma.Addr { return rdma.Addr{AddrPort: netip.MustParseAddrPort(a)} }
 	servers := []rdma.Addr{at("10.0.0.1:7178"), at("10.0.0.1:7179"), at("[fe80::1%eth0]:7178")}
 	names := []string{"a", "..", "../a", "a/b", "a%2Fb", "a@10.0.0.1:7178", "%"}
 	number := uint64(0)
 	for _, s := range servers {
 		for _, name := range names {
-			if _, err := d.Find(s, name); !errors.Is(err, ErrNone) {
+			if _, err := d.Find(s, name); !errors.Is(err, errNoTicket) {
 				t.Errorf("%s at %s: %v", name, s, err)
 			}
 			number++
@@ -57,13 +57,13 @@ func TestTickets(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := d.Find(servers[0], "a"); !errors.Is(err, ErrNone) {
+	if _, err := d.Find(servers[0], "a"); !errors.Is(err, errNoTicket) {
 		t.Errorf("after Forget: %v", err)
 	}
 	if err := os.WriteFile(d.path(servers[0], "a"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Find(servers[0], "a"); err == nil || errors.Is(err, ErrNone) {
+	if _, err := d.Find(servers[0], "a"); err == nil || errors.Is(err, errNoTicket) {
 		t.Errorf("half a file: %v", err)
 	}
 }

@@ -93,19 +93,19 @@ func (m *Top) take(s lease.Status, at time.Time, err error) error {
 // Key handles a key, and reports whether it ends the view.
 func (m *Top) Key(k cli.Key) (quit bool) {
 	switch k {
-	case "q", cli.Escape, cli.Interrupt:
+	case "q", cli.KeyEscape, cli.KeyInterrupt:
 		return true
 	case " ":
 		m.paused = !m.paused
-	case cli.Down, "j":
+	case cli.KeyDown, "j":
 		m.first++
-	case cli.Up, "k":
+	case cli.KeyUp, "k":
 		m.first--
-	case cli.PageDown:
+	case cli.KeyPageDown:
 		m.first += m.page()
-	case cli.PageUp:
+	case cli.KeyPageUp:
 		m.first -= m.page()
-	case cli.Home, "g":
+	case cli.KeyHome, "g":
 		m.first = 0
 	}
 	m.keepInside()

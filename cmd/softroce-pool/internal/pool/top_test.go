@@ -125,7 +125,7 @@ func TestTopKeys(t *testing.T) {
 	for _, x := range []struct {
 		key   cli.Key
 		first int
-	}{{cli.Down, 1}, {"j", 2}, {cli.PageDown, 12}, {cli.PageDown, 20}, {cli.Down, 20}, {cli.Up, 19}, {cli.PageUp, 9}, {"g", 0}, {"k", 0}} {
+	}{{cli.KeyDown, 1}, {"j", 2}, {cli.KeyPageDown, 12}, {cli.KeyPageDown, 20}, {cli.KeyDown, 20}, {cli.KeyUp, 19}, {cli.KeyPageUp, 9}, {"g", 0}, {"k", 0}} {
 		if m.Key(x.key) || m.first != x.first {
 			t.Errorf("%s: line %d, want %d", x.key, m.first, x.first)
 		}
@@ -155,7 +155,7 @@ func TestTopIsAliveWithoutAnswer(t *testing.T) {
 		}
 	}
 	p.status.Free = 0
-	if m.Key(cli.Down) || !m.Key("q") {
+	if m.Key(cli.KeyDown) || !m.Key("q") {
 		t.Error("the keys are not as always")
 	}
 	select {

@@ -63,7 +63,7 @@ func (p *topFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 		return s, time.Now(), err
 	}
 	screen := NewTop(at, ask)
-	err = cli.Run(ctx, screen, p.interval, os.Stdin, os.Stdout)
+	err = cli.RunScreen(ctx, screen, p.interval, os.Stdin, os.Stdout)
 	stop()
 	screen.Wait() // it uses the device
 	return err

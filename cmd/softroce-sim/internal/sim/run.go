@@ -51,7 +51,7 @@ criterion, the median of the others. What misses its criterion is marked with "!
 		RunE:              r.run,
 	}
 	f := cmd.Flags()
-	f.Var(cli.ListVar(&r.schemes, "a scheme", cli.Word), "scheme", "only these, by name or by label in the scenario (default: the scenario's, or all)")
+	f.Var(cli.ListVar(&r.schemes, "a scheme", cli.OneWord), "scheme", "only these, by name or by label in the scenario (default: the scenario's, or all)")
 	f.Var(cli.ListVar(&r.seeds, "a seed", seed), "seed", "these seeds and not the scenario's")
 	f.BoolVar(&r.json, "json", false, "print every run as JSON and not the table")
 	f.BoolVar(&r.check, "check", false, "exit with code 3 if a criterion is missed")

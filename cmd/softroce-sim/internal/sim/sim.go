@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package sim has the commands of softroce-sim: it runs scenarios of package cc/sim and prints their figures.
 package sim
 
 import (
@@ -16,6 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 )
 
+// New returns the root command of softroce-sim.
 func New() *cobra.Command {
 	root := &cobra.Command{
 		Short: "Simulate congestion control, packet by packet",

@@ -69,7 +69,7 @@ func newAgent(a *attacher) *cobra.Command {
 			}
 			errOut := cmd.ErrOrStderr()
 			if logPath != "" {
-				errOut = Stderr(logPath)
+				errOut = logStderr(logPath)
 			}
 			log := a.log.AgentLogger(errOut).With("if", args[0])
 			job := &attachJob{attacher: a, name: args[0], cmd: cmd, upgrade: true}
@@ -110,7 +110,7 @@ func startAgent(a *attacher, name string) error {
 		return err
 	}
 	defer r.Close()
-	log, err := Open(loader.LogPath(a.RunDir, name))
+	log, err := openLog(loader.LogPath(a.RunDir, name))
 	if err != nil {
 		w.Close()
 		return fmt.Errorf("agent log: %w", err)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package attach has the commands that change what is attached: attach and its agent, detach, clean, policy, and
+// features, which shows what attach would find.
 package attach
 
 import (
@@ -247,7 +249,7 @@ func (j *attachJob) adopt() (string, error) {
 func (j *attachJob) replace() (string, error) {
 	had := loader.AgentProcess(j.name, j.set.Options) != 0
 	if !j.foreground { // a new agent could not start without its log
-		log, err := Open(loader.LogPath(j.RunDir, j.name))
+		log, err := openLog(loader.LogPath(j.RunDir, j.name))
 		if err != nil {
 			return "", fmt.Errorf("%s: nothing was changed: agent log: %w", j.name, err)
 		}

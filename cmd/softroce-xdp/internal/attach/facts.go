@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package facts finds out which features of the product an interface and its driver support. It
-// changes nothing.
 package attach
 
 import (
@@ -13,8 +11,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
-// Interface is the output of `features` for an interface.
-type Interface struct {
+// facts is the output of `features` for an interface.
+type facts struct {
 	Name     string `json:"name"`
 	Driver   string `json:"driver"`
 	RateBps  uint64 `json:"rate_bps"` // 0 = the driver does not say
@@ -27,10 +25,10 @@ type Interface struct {
 	StampRoomV6 bool `json:"stamp_room_v6"`
 	StampMTU    int  `json:"stamp_mtu"` // MTU at which both fit
 
-	XDP        *XDP            `json:"xdp"` // null = the kernel does not say (before 6.3)
+	XDP        *xdpFacts       `json:"xdp"` // null = the kernel does not say (before 6.3)
 	XDPProgram uint32          `json:"xdp_program"`
 	RootQdisc  string          `json:"root_qdisc"`
-	Pacers     []Pacer         `json:"pacers"`
+	Pacers     []pacerFact     `json:"pacers"`
 	Offloads   map[string]bool `json:"offloads"`
 
 	hiddenTags string // what loader.HiddenTags tells the user
@@ -43,14 +41,14 @@ const (
 	headersV6 = headersV4 + 20
 )
 
-// Of looks an interface up.
-func Of(name string) (*Interface, error) {
+// factsOf looks an interface up.
+func factsOf(name string) (*facts, error) {
 	i, err := loader.FindIface(name)
 	if err != nil {
 		return nil, err
 	}
 	attrs := i.Link.Attrs()
-	f := &Interface{
+	f := &facts{
 		Name: name, RateBps: i.RateBps, RxQueues: attrs.NumRxQueues, TxQueues: attrs.NumTxQueues,
 		MTU: i.MTU, XDPProgram: i.XDPProg, Offloads: map[string]bool{},
 	}
@@ -68,7 +66,7 @@ func Of(name string) (*Interface, error) {
 }
 
 // measure computes whether the MTU has room for the stamp option.
-func (f *Interface) measure() {
+func (f *facts) measure() {
 	pmtu, ok := rocev2.PMTUForMTU(f.MTU)
 	if !ok {
 		return
@@ -82,7 +80,7 @@ func (f *Interface) measure() {
 // offloads that matter here, by the kernel's names.
 var offloads = []string{"rx-gro", "rx-gro-hw", "rx-lro", "rx-vlan-hw-parse", "tx-udp-segmentation"}
 
-func (f *Interface) askDriver() {
+func (f *facts) askDriver() {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
 		return
@@ -103,7 +101,7 @@ func (f *Interface) askDriver() {
 }
 
 // Advice lists obstacles, each with what to do about it.
-func (f *Interface) Advice() []string {
+func (f *facts) Advice() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch {

@@ -37,7 +37,7 @@ something that is required is missing.`,
 			if os.Geteuid() != 0 {
 				return errors.New("probing the kernel needs root: run it with sudo")
 			}
-			iface, err := Of(names[0])
+			iface, err := factsOf(names[0])
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ something that is required is missing.`,
 	return cmd
 }
 
-func writeFeatures(w io.Writer, kernel []loader.Feature, i *Interface) {
+func writeFeatures(w io.Writer, kernel []loader.Feature, i *facts) {
 	lines := [][]string{{"KERNEL", "HAVE", "NEED", "SINCE", "FOR"}}
 	for _, f := range kernel {
 		lines = append(lines, []string{f.Name, yesNo(f.Have), map[bool]string{true: "must", false: "may"}[f.Required], f.Since, f.Why})

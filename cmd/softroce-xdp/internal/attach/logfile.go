@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logfile bounds the log of a process that may live for years: the standard
-// output and standard error of the process, which go to a file.
 package attach
 
 import (
@@ -11,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxBytes is the largest size of a log. The previous log is kept as PATH.1, so both take at
+// maxLogBytes is the largest size of a log. The previous log is kept as PATH.1, so both take at
 // most twice that much of /run, which is in memory.
-const MaxBytes = 1 << 20
+const maxLogBytes = 1 << 20
 
-// Open opens the log at path to be appended to.
-func Open(path string) (*os.File, error) {
+// openLog opens the log at path to be appended to.
+func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 }
 
 // A Writer writes to standard error, which is the file at path. When the file would
 // become too long, it is renamed to PATH.1, and the standard descriptors continue in a new one.
-type Writer struct {
+type logWriter struct {
 	path  string
 	max   int64
 	size  int64
@@ -30,9 +28,9 @@ type Writer struct {
 	first *os.File
 }
 
-// Stderr returns the writer of this process. The file is what standard error leads to.
-func Stderr(path string) *Writer {
-	return &Writer{path: path, max: MaxBytes, size: length(os.Stderr), fds: []int{unix.Stdout, unix.Stderr}, first: os.Stderr}
+// logStderr returns the writer of this process. The file is what standard error leads to.
+func logStderr(path string) *logWriter {
+	return &logWriter{path: path, max: maxLogBytes, size: length(os.Stderr), fds: []int{unix.Stdout, unix.Stderr}, first: os.Stderr}
 }
 
 func length(f *os.File) int64 {
@@ -45,7 +43,7 @@ func length(f *os.File) int64 {
 
 // Write never splits p: a line is in one file. It is not for several goroutines at once;
 // slog's handlers call it under their lock.
-func (w *Writer) Write(p []byte) (int, error) {
+func (w *logWriter) Write(p []byte) (int, error) {
 	if w.size > 0 && w.size+int64(len(p)) > w.max {
 		if err := w.rotate(); err != nil {
 			fmt.Fprintf(w.first, "the log cannot be rotated: %v\n", err)
@@ -57,11 +55,11 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *Writer) rotate() error {
+func (w *logWriter) rotate() error {
 	if err := os.Rename(w.path, w.path+".1"); err != nil {
 		return err
 	}
-	f, err := Open(w.path)
+	f, err := openLog(w.path)
 	if err != nil {
 		return err
 	}

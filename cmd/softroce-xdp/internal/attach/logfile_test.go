@@ -14,12 +14,12 @@ import (
 // lines without a gap; and what others write to the descriptor goes to the new file.
 func TestBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "eth0.log")
-	f, err := Open(path)
+	f, err := openLog(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w := &Writer{path: path, max: 1000, fds: []int{int(f.Fd())}, first: f}
+	w := &logWriter{path: path, max: 1000, fds: []int{int(f.Fd())}, first: f}
 	const lines = 500
 	for i := range lines {
 		if _, err := fmt.Fprintf(w, "line %04d\n", i); err != nil {
@@ -56,12 +56,12 @@ func TestBounded(t *testing.T) {
 // A log that cannot be renamed goes on.
 func TestNoRename(t *testing.T) {
 	dir := t.TempDir()
-	f, err := Open(filepath.Join(dir, "eth0.log"))
+	f, err := openLog(filepath.Join(dir, "eth0.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w := &Writer{path: filepath.Join(dir, "nosuch", "eth0.log"), max: 10, fds: []int{int(f.Fd())}, first: f}
+	w := &logWriter{path: filepath.Join(dir, "nosuch", "eth0.log"), max: 10, fds: []int{int(f.Fd())}, first: f}
 	for range 3 {
 		if n, err := w.Write([]byte("line no.\n")); n != 9 || err != nil {
 			t.Errorf("wrote %d bytes, %v", n, err)

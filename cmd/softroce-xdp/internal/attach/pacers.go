@@ -10,20 +10,20 @@ import (
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
 
-// Pacer is one way of making packets wait.
-type Pacer struct {
+// pacerFact is one way of making packets wait.
+type pacerFact struct {
 	Name  pacer.Kind `json:"name"`
 	Works bool       `json:"works"`
 	Why   string     `json:"why,omitempty"` // not
 }
 
-func tryPacers() []Pacer {
-	var out []Pacer
+func tryPacers() []pacerFact {
+	var out []pacerFact
 	for _, kind := range pacer.Kinds {
 		if kind == pacer.None {
 			continue
 		}
-		p := Pacer{Name: kind, Works: true}
+		p := pacerFact{Name: kind, Works: true}
 		if err := pacer.Try(kind); err != nil {
 			p.Works, p.Why = false, err.Error()
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-// XDP has the XDP features that a driver reports (netlink family "netdev", Linux 6.3).
-type XDP struct {
+// xdpFacts has the XDP features that a driver reports (netlink family "netdev", Linux 6.3).
+type xdpFacts struct {
 	Native   bool `json:"native"`   // XDP_PASS, DROP, TX, ABORTED in the driver
 	Redirect bool `json:"redirect"` // can redirect, to AF_XDP sockets too
 	Frags    bool `json:"frags"`    // frames of several buffers
@@ -35,7 +35,7 @@ const (
 )
 
 // xdpFeatures returns nil if the kernel does not report them.
-func xdpFeatures(ifindex int) (*XDP, error) {
+func xdpFeatures(ifindex int) (*xdpFacts, error) {
 	family, err := netlink.GenlFamilyGet("netdev")
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
@@ -58,7 +58,7 @@ func xdpFeatures(ifindex int) (*XDP, error) {
 		for _, a := range attrs {
 			if a.Attr.Type&^unix.NLA_F_NESTED == netdevADevXDPFeatures && len(a.Value) >= 8 {
 				bits := binary.NativeEndian.Uint64(a.Value)
-				return &XDP{
+				return &xdpFacts{
 					Native: bits&netdevXDPBasic != 0 && loader.DeniedFeature(loader.FeatureNativeXDP) == nil, Redirect: bits&netdevXDPRedirect != 0,
 					Frags: bits&netdevXDPRxSG != 0 && loader.DeniedFeature(loader.FeatureXDPFrags) == nil, ZeroCopy: bits&netdevXDPZeroCopy != 0,
 				}, nil

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package compute is the command compute: a server of compute tasks, and a client that reads operands from files,
+// derives the result of a kernel from them, and prints it.
 package compute
 
 import (
@@ -22,6 +24,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/task"
 )
 
+// New returns the command compute.
 func New(a *host.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compute",
@@ -52,8 +55,8 @@ func (c *coreFlags) flags(cmd *cobra.Command) {
 // executor starts the cores, at the lowest priority of the operating system.
 func (c *coreFlags) executor() (*task.Executor, error) {
 	most, err := cli.ParseBytes(c.maxBytes)
-	if err == nil && (most == 0 || most > MaxBytes) {
-		err = fmt.Errorf("choose 1 to %s", cli.Bytes(MaxBytes))
+	if err == nil && (most == 0 || most > maxTaskBytes) {
+		err = fmt.Errorf("choose 1 to %s", cli.Bytes(maxTaskBytes))
 	}
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("--max-bytes %s: %w", c.maxBytes, err))
@@ -162,7 +165,7 @@ file - is stdin. Without a shape it is a vector of all elements.
 
 Kernels: add (two alike), sum, min, max (one), dot (two vectors), gemm (matrices A and B,
 or also C that is added), crc32c (one), histogram (data, and a vector of the two limits;
-with --bins). Types: ` + Types() + `.`,
+with --bins). Types: ` + types() + `.`,
 		Args: cli.Takes(3, 2+task.MaxOperands),
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(a, cmd, args) },
 	}
@@ -179,13 +182,13 @@ func (r *runFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	kernel, err := Kernel(args[1])
+	kernel, err := kernelNamed(args[1])
 	if err != nil {
 		return cli.Usage(err)
 	}
-	var in []Operand
+	var in []operand
 	for _, spec := range args[2:] {
-		o, err := ReadOperand(spec, cmd.InOrStdin())
+		o, err := readOperand(spec, cmd.InOrStdin())
 		var file *fs.PathError
 		if errors.As(err, &file) {
 			return err
@@ -195,8 +198,8 @@ func (r *runFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
 		}
 		in = append(in, o)
 	}
-	job := Job{Kernel: kernel, In: in}
-	if job.Type, job.Shape, err = Result(kernel, in, r.bins); err != nil {
+	job := job{Kernel: kernel, In: in}
+	if job.Type, job.Shape, err = resultOf(kernel, in, r.bins); err != nil {
 		return cli.Usage(err)
 	}
 	if err := job.Check(); err != nil {
@@ -218,5 +221,5 @@ func (r *runFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
 	if r.out != "" {
 		return os.WriteFile(r.out, result, 0o666)
 	}
-	return Print(cmd.OutOrStdout(), result, job.Type, job.Shape)
+	return printResult(cmd.OutOrStdout(), result, job.Type, job.Shape)
 }

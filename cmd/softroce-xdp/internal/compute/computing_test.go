@@ -17,7 +17,7 @@ func TestReadOperand(t *testing.T) {
 	if err := os.WriteFile(name, make([]byte, 24), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for spec, want := range map[string]Operand{
+	for spec, want := range map[string]operand{
 		name + ":float64":       {Type: task.Float64, Shape: task.Shape{3}},
 		name + ":uint16":        {Type: task.Uint16, Shape: task.Shape{12}},
 		name + ":uint8:2x3x4":   {Type: task.Uint8, Shape: task.Shape{2, 3, 4}},
@@ -26,7 +26,7 @@ func TestReadOperand(t *testing.T) {
 		name + ":int64:1x3":     {Type: task.Int64, Shape: task.Shape{1, 3}},
 		name + ":float32:1x1x6": {Type: task.Float32, Shape: task.Shape{1, 1, 6}},
 	} {
-		o, err := ReadOperand(spec, strings.NewReader("12345"))
+		o, err := readOperand(spec, strings.NewReader("12345"))
 		if err != nil || o.Type != want.Type || o.Shape != want.Shape || len(o.Data) == 0 {
 			t.Errorf("%s: %+v, %v", spec, o, err)
 		}
@@ -43,15 +43,15 @@ func TestReadOperand(t *testing.T) {
 		"/dev/null:int8":                "at least one",
 		"/nothing:int8":                 "no such file",
 	} {
-		if o, err := ReadOperand(spec, strings.NewReader("12345")); err == nil || !strings.Contains(err.Error(), want) {
+		if o, err := readOperand(spec, strings.NewReader("12345")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v", spec, o, err)
 		}
 	}
 }
 
 func TestResult(t *testing.T) {
-	a := Operand{Type: task.Float32, Shape: task.Shape{2, 3}}
-	b := Operand{Type: task.Float32, Shape: task.Shape{3, 5}}
+	a := operand{Type: task.Float32, Shape: task.Shape{2, 3}}
+	b := operand{Type: task.Float32, Shape: task.Shape{3, 5}}
 	for name, want := range map[string]struct {
 		typ   task.Type
 		shape task.Shape
@@ -59,27 +59,27 @@ func TestResult(t *testing.T) {
 		"add": {task.Float32, task.Shape{2, 3}}, "sum": {task.Float64, task.Shape{1}}, "max": {task.Float32, task.Shape{1}},
 		"gemm": {task.Float32, task.Shape{2, 5}}, "crc32c": {task.Uint32, task.Shape{1}}, "histogram": {task.Uint64, task.Shape{7}},
 	} {
-		id, err := Kernel(name)
+		id, err := kernelNamed(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		typ, shape, err := Result(id, []Operand{a, b}, 7)
+		typ, shape, err := resultOf(id, []operand{a, b}, 7)
 		if err != nil || typ != want.typ || shape != want.shape {
 			t.Errorf("%s: %s %s, %v", name, shape, typ, err)
 		}
 	}
-	if _, _, err := Result(task.KernelGEMM, []Operand{a}, 0); err == nil {
+	if _, _, err := resultOf(task.KernelGEMM, []operand{a}, 0); err == nil {
 		t.Error("gemm of one matrix")
 	}
-	if _, _, err := Result(task.KernelHistogram, []Operand{a, b}, 0); err == nil {
+	if _, _, err := resultOf(task.KernelHistogram, []operand{a, b}, 0); err == nil {
 		t.Error("histogram without bins")
 	}
-	if _, err := Kernel("nothing"); err == nil {
+	if _, err := kernelNamed("nothing"); err == nil {
 		t.Error("a kernel that does not exist")
 	}
 	// Every kernel has a result.
 	for _, id := range task.Builtin().IDs() {
-		if _, _, err := Result(id, []Operand{a, b}, 1); err != nil {
+		if _, _, err := resultOf(id, []operand{a, b}, 1); err != nil {
 			t.Error(err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestPrint(t *testing.T) {
 		"1.5\n":           {[]byte{0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, task.Float64, task.Shape{1}},
 	} {
 		var out bytes.Buffer
-		if err := Print(&out, x.b, x.t, x.s); err != nil || out.String() != want {
+		if err := printResult(&out, x.b, x.t, x.s); err != nil || out.String() != want {
 			t.Errorf("%s %s: %q, want %q", x.s, x.t, out.String(), want)
 		}
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Job is one task, with operands and result of this host.
-type Job struct {
+// job is one task, with operands and result of this host.
+type job struct {
 	Kernel task.KernelID
-	In     []Operand
+	In     []operand
 	Type   task.Type // of the result
 	Shape  task.Shape
 }
 
 // Check judges number, types and shapes of the operands, as the server does.
-func (j *Job) Check() error {
+func (j *job) Check() error {
 	var in []task.Operand
 	for _, o := range j.In {
 		in = append(in, task.Operand{Length: uint32(len(o.Data)), Type: o.Type, Shape: o.Shape})
@@ -31,7 +31,7 @@ func (j *Job) Check() error {
 }
 
 // bytes is the length of the result.
-func (j *Job) bytes() int {
+func (j *job) bytes() int {
 	n := int(j.Type.Size())
 	for _, extent := range j.Shape[:j.Shape.Dims()] {
 		n *= int(extent)
@@ -40,7 +40,7 @@ func (j *Job) bytes() int {
 }
 
 // Run has a server execute the task, and returns the result.
-func (j *Job) Run(ctx context.Context, dev verbs.Device, server string) (result []byte, err error) {
+func (j *job) Run(ctx context.Context, dev verbs.Device, server string) (result []byte, err error) {
 	c, err := compute.Dial(ctx, dev, server, compute.ClientConfig{Depth: 1})
 	if err != nil {
 		return nil, err

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package computing is what the command `compute` does: it reads operands from files, derives the result
-// of a kernel from them, and prints it.
 package compute
 
 import (
@@ -15,24 +13,24 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/task"
 )
 
-// Operand is an operand of a task, and its bytes.
-type Operand struct {
+// operand is an operand of a task, and its bytes.
+type operand struct {
 	Data  []byte
 	Type  task.Type
 	Shape task.Shape
 }
 
-// MaxBytes is the most that is read from a file: what an executor allows at most.
-const MaxBytes = 1 << 30
+// maxTaskBytes is the most that is read from a file: what an executor allows at most.
+const maxTaskBytes = 1 << 30
 
-// ReadOperand reads FILE:TYPE or FILE:TYPE:SHAPE, where SHAPE is for example 100 or 2x3, and without it
+// readOperand reads FILE:TYPE or FILE:TYPE:SHAPE, where SHAPE is for example 100 or 2x3, and without it
 // all elements of the file. The file "-" is stdin. Elements are little-endian.
-func ReadOperand(spec string, stdin io.Reader) (o Operand, err error) {
+func readOperand(spec string, stdin io.Reader) (o operand, err error) {
 	name, kind, shape, err := cutSpec(spec)
 	if err != nil {
 		return o, err
 	}
-	if o.Type, err = ParseType(kind); err != nil {
+	if o.Type, err = parseType(kind); err != nil {
 		return o, err
 	}
 	in := stdin
@@ -44,11 +42,11 @@ func ReadOperand(spec string, stdin io.Reader) (o Operand, err error) {
 		defer f.Close()
 		in = f
 	}
-	if o.Data, err = io.ReadAll(io.LimitReader(in, MaxBytes+1)); err != nil {
+	if o.Data, err = io.ReadAll(io.LimitReader(in, maxTaskBytes+1)); err != nil {
 		return o, err
 	}
-	if len(o.Data) > MaxBytes {
-		return o, fmt.Errorf("%s has more than %d bytes", name, MaxBytes)
+	if len(o.Data) > maxTaskBytes {
+		return o, fmt.Errorf("%s has more than %d bytes", name, maxTaskBytes)
 	}
 	size := int(o.Type.Size())
 	elements := len(o.Data) / size
@@ -75,23 +73,23 @@ func cutSpec(spec string) (name, kind, shape string, err error) {
 	case n >= 3 && isType(parts[n-2]):
 		return strings.Join(parts[:n-2], ":"), parts[n-2], parts[n-1], nil
 	}
-	return "", "", "", fmt.Errorf("%q: write FILE:TYPE or FILE:TYPE:SHAPE, for example a.bin:float64:100x200; types are %s", spec, Types())
+	return "", "", "", fmt.Errorf("%q: write FILE:TYPE or FILE:TYPE:SHAPE, for example a.bin:float64:100x200; types are %s", spec, types())
 }
 
-func isType(s string) bool { _, err := ParseType(s); return err == nil }
+func isType(s string) bool { _, err := parseType(s); return err == nil }
 
-// ParseType returns the type of a name.
-func ParseType(s string) (task.Type, error) {
+// parseType returns the type of a name.
+func parseType(s string) (task.Type, error) {
 	for t := task.Type(0); t < 255; t++ {
 		if t.Valid() && t.String() == s {
 			return t, nil
 		}
 	}
-	return 0, fmt.Errorf("there is no type %q: choose one of %s", s, Types())
+	return 0, fmt.Errorf("there is no type %q: choose one of %s", s, types())
 }
 
-// Types are the names of all types.
-func Types() string {
+// types are the names of all types.
+func types() string {
 	var names []string
 	for t := task.Type(0); t < 255; t++ {
 		if t.Valid() {
@@ -114,15 +112,15 @@ func parseShape(s string) (shape task.Shape, count uint64, err error) {
 			return shape, 0, fmt.Errorf("shape %q: write whole numbers with x between, for example 2x3", s)
 		}
 		shape[i] = uint32(v)
-		if count *= v; count > MaxBytes {
-			return shape, 0, fmt.Errorf("shape %q: at most %d bytes", s, MaxBytes)
+		if count *= v; count > maxTaskBytes {
+			return shape, 0, fmt.Errorf("shape %q: at most %d bytes", s, maxTaskBytes)
 		}
 	}
 	return shape, count, nil
 }
 
-// Kernel returns the number of a kernel of task.Builtin by its name.
-func Kernel(name string) (task.KernelID, error) {
+// kernelNamed returns the number of a kernel of task.Builtin by its name.
+func kernelNamed(name string) (task.KernelID, error) {
 	b := task.Builtin()
 	var names []string
 	for _, id := range b.IDs() {
@@ -134,8 +132,8 @@ func Kernel(name string) (task.KernelID, error) {
 	return 0, fmt.Errorf("there is no kernel %q: choose one of %s", name, strings.Join(names, ", "))
 }
 
-// Result returns the type and shape of what a kernel computes of operands. bins are those of histogram.
-func Result(kernel task.KernelID, in []Operand, bins uint32) (task.Type, task.Shape, error) {
+// resultOf returns the type and shape of what a kernel computes of operands. bins are those of histogram.
+func resultOf(kernel task.KernelID, in []operand, bins uint32) (task.Type, task.Shape, error) {
 	first := in[0]
 	switch kernel {
 	case task.KernelAdd:

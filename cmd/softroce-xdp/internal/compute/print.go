@@ -12,8 +12,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/task"
 )
 
-// Print writes elements as text: a vector one a line, the others a row a line.
-func Print(w io.Writer, b []byte, t task.Type, s task.Shape) error {
+// printResult writes elements as text: a vector one a line, the others a row a line.
+func printResult(w io.Writer, b []byte, t task.Type, s task.Shape) error {
 	row := int(s[max(1, s.Dims())-1])
 	if s.Dims() < 2 {
 		row = 1

@@ -8,6 +8,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 )
 
+// New returns the command decode.
 func New() *cobra.Command {
 	var o Options
 	cmd := &cobra.Command{

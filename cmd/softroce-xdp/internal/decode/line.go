@@ -4,11 +4,14 @@ package decode
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/google/gopacket"
+	gplayers "github.com/google/gopacket/layers"
+
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/layers"
 )
 
 // appendTime prints the time of capture in UTC.
@@ -19,28 +22,21 @@ func appendTime(b []byte, t time.Time) []byte {
 func text(e rocev2.Error) string { return strings.TrimPrefix(e.Error(), "rocev2: ") }
 
 // appendPacket prints addresses, opcode, QP and PSN; then the extended headers, the payload
-// length, the verdict on the ICRC and the stamp.
+// length, the verdict on the ICRC and the stamp. What stands behind UDP are the layers of package rocev2/layers.
 func appendPacket(b []byte, p *rocev2.Packet, icrc error) []byte {
-	h := p.BTH()
-	b = append(b, ' ')
-	b = appendAddr(b, p.Src())
-	b = append(b, " > "...)
-	b = appendAddr(b, p.Dst())
-	if outer, inner, n := p.VLANs(); n == 1 {
-		b = fmt.Appendf(b, " vlan %d", outer&0xFFF)
-	} else if n == 2 {
-		b = fmt.Appendf(b, " vlan %d.%d", outer&0xFFF, inner&0xFFF)
+	first := gplayers.LayerTypeIPv4
+	if p.IsIPv6() {
+		first = gplayers.LayerTypeIPv6
 	}
-	b = fmt.Appendf(b, " %s qp 0x%06x psn %d", h.Opcode(), h.DestQP(), h.PSN())
-	for _, f := range []struct {
-		on   bool
-		name string
-	}{{h.AckReq(), " ackreq"}, {h.Solicited(), " solicited"}, {h.FECN(), " fecn"}, {h.BECN(), " becn"}, {p.CE(), " ce"}} {
-		if f.on {
-			b = append(b, f.name...)
+	all := gopacket.NewPacket(p.Datagram(), first, gopacket.NoCopy).Layers()
+	b = appendAddrs(b, p)
+	for _, l := range all {
+		if h, ok := l.(*layers.BTH); ok {
+			b = appendBTH(b, h, p.CE())
+			continue
 		}
+		b = appendExt(b, l, p)
 	}
-	b = appendExt(b, p)
 	b = fmt.Appendf(b, " payload %d", p.PayloadLen())
 	switch icrc {
 	case nil:
@@ -51,75 +47,111 @@ func appendPacket(b []byte, p *rocev2.Packet, icrc error) []byte {
 	default:
 		b = append(b, " truncated: ICRC not checked"...)
 	}
-	return appendStamp(b, p)
+	for _, l := range all {
+		switch s := l.(type) {
+		case *layers.Stamp:
+			b = appendStamp(b, &s.Stamp)
+		case *layers.Surplus:
+			b = fmt.Appendf(b, " surplus %d bytes (%s)", len(s.Contents), text(s.Err.(rocev2.Error)))
+		}
+	}
+	return b
 }
 
-func appendAddr(b []byte, a netip.Addr) []byte { return a.AppendTo(b) }
+func appendAddrs(b []byte, p *rocev2.Packet) []byte {
+	b = append(b, ' ')
+	b = p.Src().AppendTo(b)
+	b = append(b, " > "...)
+	b = p.Dst().AppendTo(b)
+	if outer, inner, n := p.VLANs(); n == 1 {
+		b = fmt.Appendf(b, " vlan %d", outer&0xFFF)
+	} else if n == 2 {
+		b = fmt.Appendf(b, " vlan %d.%d", outer&0xFFF, inner&0xFFF)
+	}
+	return b
+}
 
-func appendExt(b []byte, p *rocev2.Packet) []byte {
-	if h := p.FETH(); h != nil {
-		b = fmt.Appendf(b, " flush type %d selectivity %d", h.Placement(), h.Selectivity())
+func appendBTH(b []byte, h *layers.BTH, ce bool) []byte {
+	b = fmt.Appendf(b, " %s qp 0x%06x psn %d", h.Opcode, h.DestQP, h.PSN)
+	for _, f := range []struct {
+		on   bool
+		name string
+	}{{h.AckReq, " ackreq"}, {h.Solicited, " solicited"}, {h.FECN, " fecn"}, {h.BECN, " becn"}, {ce, " ce"}} {
+		if f.on {
+			b = append(b, f.name...)
+		}
 	}
-	if h := p.DETH(); h != nil {
-		b = fmt.Appendf(b, " srcqp 0x%06x qkey 0x%08x", h.SrcQP(), h.QKey())
-	}
-	if h := p.RETH(); h != nil {
-		b = fmt.Appendf(b, " va 0x%x rkey 0x%08x len %d", h.VA(), h.RKey(), h.DMALen())
-	}
-	if h := p.AtomicETH(); h != nil {
-		b = fmt.Appendf(b, " va 0x%x rkey 0x%08x", h.VA(), h.RKey())
+	return b
+}
+
+// appendExt prints an extended header. The bodies of another version have no fields that are known.
+func appendExt(b []byte, l gopacket.Layer, p *rocev2.Packet) []byte {
+	switch h := l.(type) {
+	case *layers.FETH:
+		return fmt.Appendf(b, " flush type %d selectivity %d", h.Placement, h.Selectivity)
+	case *layers.DETH:
+		return fmt.Appendf(b, " srcqp 0x%06x qkey 0x%08x", h.SrcQP, h.QKey)
+	case *layers.RETH:
+		return fmt.Appendf(b, " va 0x%x rkey 0x%08x len %d", h.VA, h.RKey, h.DMALen)
+	case *layers.AtomicETH:
+		b = fmt.Appendf(b, " va 0x%x rkey 0x%08x", h.VA, h.RKey)
 		if p.Opcode() == rocev2.RCCompareSwap {
-			b = fmt.Appendf(b, " compare 0x%x swap 0x%x", h.Compare(), h.SwapOrAdd())
-		} else {
-			b = fmt.Appendf(b, " add 0x%x", h.SwapOrAdd())
+			return fmt.Appendf(b, " compare 0x%x swap 0x%x", h.Compare, h.SwapOrAdd)
 		}
-	}
-	if h := p.AETH(); h != nil {
-		s := h.Syndrome()
-		b = fmt.Appendf(b, " %s", s)
-		switch s.Type() {
-		case rocev2.AckPositive:
-			if n, ok := s.Credits(); ok {
-				b = fmt.Appendf(b, " credits %d", n)
-			}
-		case rocev2.AckRNR:
-			b = fmt.Appendf(b, " wait %s", rocev2.RNRTime(s.Value()))
+		return fmt.Appendf(b, " add 0x%x", h.SwapOrAdd)
+	case *layers.AETH:
+		return appendAETH(b, h)
+	case *layers.AtomicAckETH:
+		return fmt.Appendf(b, " original 0x%x", h.Original)
+	case *layers.ImmDt:
+		return fmt.Appendf(b, " imm 0x%08x", h.Value)
+	case *layers.IETH:
+		return fmt.Appendf(b, " invalidate 0x%08x", h.RKey)
+	case *layers.SACK:
+		return fmt.Appendf(b, " sack 0x%016x%016x", h.Hi, h.Lo)
+	case *layers.CreditGrant:
+		if h.Version == rocev2.CreditVersion {
+			b = fmt.Appendf(appendCredit(b, h.CreditFields), " life %s", time.Duration(h.LifeNs))
 		}
-		b = fmt.Appendf(b, " syndrome 0x%02x msn %d", uint8(s), h.MSN())
-	}
-	if h := p.AtomicAckETH(); h != nil {
-		b = fmt.Appendf(b, " original 0x%x", h.Original())
-	}
-	if h := p.ImmDt(); h != nil {
-		b = fmt.Appendf(b, " imm 0x%08x", h.Value())
-	}
-	if h := p.IETH(); h != nil {
-		b = fmt.Appendf(b, " invalidate 0x%08x", h.RKey())
-	}
-	if h := p.SACK(); h != nil {
-		hi, lo := h.Bits()
-		b = fmt.Appendf(b, " sack 0x%016x%016x", hi, lo)
-	}
-	if h := p.CreditGrant(); h != nil {
-		b = fmt.Appendf(appendCredit(b, h.Fields()), " life %s", time.Duration(h.LifeNs()))
-	}
-	if h := p.CreditReturn(); h != nil {
-		b = fmt.Appendf(appendCredit(b, h.Fields()), " sent %d void %d", h.Sent(), h.Void())
-	}
-	if h := p.RateLimit(); h != nil {
-		f := h.Fields()
-		b = fmt.Appendf(b, " epoch %d rate %d bit/s life %s", f.Epoch, f.RateBps, time.Duration(f.LifeNs))
-	}
-	b = appendOOO(b, p)
-	switch h, err := p.Hello(); err {
-	case nil:
-		b = fmt.Appendf(b, " node %d caps 0x%x link %d Mbit/s nonce 0x%016x", h.Node, h.Caps, h.LinkMbps, h.Nonce)
-		if h.Token != 0 {
-			b = fmt.Appendf(b, " token 0x%016x", h.Token)
+	case *layers.CreditReturn:
+		if h.Version == rocev2.CreditVersion {
+			b = fmt.Appendf(appendCredit(b, h.CreditFields), " sent %d void %d", h.Sent, h.Void)
 		}
-	case rocev2.ErrNotHello:
-	default:
-		b = fmt.Appendf(b, " (%s)", text(err.(rocev2.Error)))
+	case *layers.RateLimit:
+		if h.Version == rocev2.RateLimitVersion {
+			b = fmt.Appendf(b, " epoch %d rate %d bit/s life %s", h.Epoch, h.RateBps, time.Duration(h.LifeNs))
+		}
+	case *layers.Hello:
+		return appendHello(b, h, p)
+	}
+	return appendOOO(b, l)
+}
+
+func appendAETH(b []byte, h *layers.AETH) []byte {
+	s := h.Syndrome
+	b = fmt.Appendf(b, " %s", s)
+	switch s.Type() {
+	case rocev2.AckPositive:
+		if n, ok := s.Credits(); ok {
+			b = fmt.Appendf(b, " credits %d", n)
+		}
+	case rocev2.AckRNR:
+		b = fmt.Appendf(b, " wait %s", rocev2.RNRTime(s.Value()))
+	}
+	return fmt.Appendf(b, " syndrome 0x%02x msn %d", uint8(s), h.MSN)
+}
+
+func appendHello(b []byte, h *layers.Hello, p *rocev2.Packet) []byte {
+	err := h.Err
+	if p.PayloadLen() != 0 || p.BTH().PadCount() != 0 {
+		err = rocev2.ErrHelloLength
+	}
+	if err != nil {
+		return fmt.Appendf(b, " (%s)", text(err.(rocev2.Error)))
+	}
+	b = fmt.Appendf(b, " node %d caps 0x%x link %d Mbit/s nonce 0x%016x", h.Node, h.Caps, h.LinkMbps, h.Nonce)
+	if h.Token != 0 {
+		b = fmt.Appendf(b, " token 0x%016x", h.Token)
 	}
 	return b
 }
@@ -128,35 +160,28 @@ func appendExt(b []byte, p *rocev2.Packet) []byte {
 var oethFlags = [...]string{" first", " last", " retry", " solicited-notify"}
 
 // appendOOO prints the header of a packet of out-of-order mode.
-func appendOOO(b []byte, p *rocev2.Packet) []byte {
-	if h := p.OETH(); h != nil {
-		f := h.Fields()
-		b = fmt.Appendf(b, " message %d index %d", f.Message, f.Index)
+func appendOOO(b []byte, l gopacket.Layer) []byte {
+	switch h := l.(type) {
+	case *layers.OETH:
+		if h.Version != rocev2.OETHVersion {
+			return append(b, " (OETH of another version)"...)
+		}
+		b = fmt.Appendf(b, " message %d index %d", h.Message, h.Index)
 		for i, name := range oethFlags {
-			if f.Flags>>i&1 != 0 {
+			if h.Flags>>i&1 != 0 {
 				b = append(b, name...)
 			}
 		}
-		b = fmt.Appendf(b, " va 0x%x rkey 0x%08x len %d", f.VA, f.RKey, f.Length)
-	} else if p.Opcode().Ext()&rocev2.ExtOETH != 0 {
-		b = append(b, " (OETH of another version)"...)
-	}
-	if h := p.OACK(); h != nil {
-		f := h.Fields()
+		b = fmt.Appendf(b, " va 0x%x rkey 0x%08x len %d", h.VA, h.RKey, h.Length)
+	case *layers.OACK:
 		b = fmt.Appendf(b, " message %d cumulative %d base %d bitmap 0x%016x window %d out-of-order %d echo %d us",
-			f.Message, f.Cumulative, f.Base, f.Bitmap, f.Window, f.OutOfOrder, f.EchoUs)
-	}
-	if h := p.ONotify(); h != nil {
-		f := h.Fields()
-		b = fmt.Appendf(b, " message %d queue %d descriptor 0x%016x len %d status 0x%x", f.Message, f.Queue, f.Descriptor, f.Length, f.Status)
-	}
-	if h := p.ONotifyAck(); h != nil {
-		f := h.Fields()
-		b = fmt.Appendf(b, " message %d echo %d us", f.Message, f.EchoUs)
-	}
-	if h := p.ONak(); h != nil {
-		f := h.Fields()
-		b = fmt.Appendf(b, " message %d %s", f.Message, f.Code)
+			h.Message, h.Cumulative, h.Base, h.Bitmap, h.Window, h.OutOfOrder, h.EchoUs)
+	case *layers.ONotify:
+		b = fmt.Appendf(b, " message %d queue %d descriptor 0x%016x len %d status 0x%x", h.Message, h.Queue, h.Descriptor, h.Length, h.Status)
+	case *layers.ONotifyAck:
+		b = fmt.Appendf(b, " message %d echo %d us", h.Message, h.EchoUs)
+	case *layers.ONak:
+		b = fmt.Appendf(b, " message %d %s", h.Message, h.Code)
 	}
 	return b
 }
@@ -166,15 +191,7 @@ func appendCredit(b []byte, f rocev2.CreditFields) []byte {
 }
 
 // appendStamp prints only what the stamp's flags call valid.
-func appendStamp(b []byte, p *rocev2.Packet) []byte {
-	area := len(p.Surplus())
-	if area == 0 {
-		return b
-	}
-	s, err := p.Stamp()
-	if err != nil {
-		return fmt.Appendf(b, " surplus %d bytes (%s)", area, text(err.(rocev2.Error)))
-	}
+func appendStamp(b []byte, s *rocev2.Stamp) []byte {
 	b = append(b, " stamp"...)
 	if s.Token != 0 {
 		b = fmt.Appendf(b, " token 0x%016x", s.Token)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package key is the command key, and the flags of commands that may encrypt.
 package key
 
 import (
@@ -14,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 )
 
+// New returns the command key.
 func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
@@ -72,6 +74,7 @@ type EncryptFlags struct {
 	key, peers string
 }
 
+// Flags adds the flags.
 func (e *EncryptFlags) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&e.Encrypt, "encrypt", false, "encrypt; both ends need it, with --key and --peers")

@@ -22,6 +22,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 )
 
+// New returns the command perf.
 func New(a *host.App, log *cli.LogFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
@@ -151,7 +152,7 @@ func newPerfClient(a *host.App, op, short string) *cobra.Command {
 	p.EncryptFlags.Flags(cmd)
 	f := cmd.Flags()
 	if !atomic {
-		f.Var(cli.ListVar(&p.sizes, "a size", cli.Word), "size", "bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
+		f.Var(cli.ListVar(&p.sizes, "a size", cli.OneWord), "size", "bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
 		f.Var(&p.service, "service", "rc, uc, ud, or ooo: rc in out-of-order mode, whose send is a write with notification")
 	}
 	f.Var(cli.CountVar(&p.qps, 1, MaxQPs), "qps", "queue pairs")

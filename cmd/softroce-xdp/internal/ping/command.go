@@ -32,6 +32,7 @@ type pingFlags struct {
 	interval, timeout           time.Duration
 }
 
+// New returns the command ping.
 func New(a *host.App) *cobra.Command {
 	p := pingFlags{verify: true, interval: time.Second, timeout: 10 * time.Second}
 	cmd := &cobra.Command{

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics converts what the commands show into the text format of Prometheus. It has no I/O of its own
-// and reads no clock.
 package show
 
 import (

@@ -51,7 +51,7 @@ func (m *metricsFlags) run(a *host.App, cmd *cobra.Command, ifs []string) error 
 	if i, err := os.Lstat(m.output); err == nil && !i.Mode().IsRegular() {
 		return cli.Usagef("--output %s: it is no regular file, and would be replaced: leave --output out to print", m.output)
 	}
-	var set Set
+	var set samples
 	err = m.interfaces(a, &set, ifs)
 	if m.output != "" {
 		return errors.Join(err, statefile.WriteMode(m.output, set.Text(), 0o644))
@@ -61,7 +61,7 @@ func (m *metricsFlags) run(a *host.App, cmd *cobra.Command, ifs []string) error 
 }
 
 // interfaces reads the interfaces that are named, or all that are attached.
-func (m *metricsFlags) interfaces(a *host.App, set *Set, ifs []string) error {
+func (m *metricsFlags) interfaces(a *host.App, set *samples, ifs []string) error {
 	set.Host(cli.Version)
 	named := len(ifs) > 0
 	if !named {

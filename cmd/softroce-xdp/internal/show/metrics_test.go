@@ -16,8 +16,8 @@ import (
 )
 
 // sample is a host with an interface whose agent serves a device, and one without an agent.
-func sample() *Set {
-	var s Set
+func sample() *samples {
+	var s samples
 	s.Host("v1")
 	s.Interfaces(2)
 	s.Absent("gone0")

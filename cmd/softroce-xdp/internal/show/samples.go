@@ -12,20 +12,20 @@ import (
 	"github.com/softroce/softroce-xdp/loader/inspect"
 )
 
-// Set has the samples of this host.
-type Set struct{ cli.MetricSet }
+// samples has the samples of this host.
+type samples struct{ cli.MetricSet }
 
 // Host adds the version of the command.
-func (s *Set) Host(version string) { s.Add(buildInfo, 1, version) }
+func (s *samples) Host(version string) { s.Add(buildInfo, 1, version) }
 
 // Interfaces adds how many interfaces there are.
-func (s *Set) Interfaces(n int) { s.Add(interfaces, float64(n)) }
+func (s *samples) Interfaces(n int) { s.Add(interfaces, float64(n)) }
 
 // Absent adds an interface whose status could not be read.
-func (s *Set) Absent(name string) { s.Add(interfaceUp, 0, name) }
+func (s *samples) Absent(name string) { s.Add(interfaceUp, 0, name) }
 
 // Interface adds an attached interface, its data plane, its agent, and the device that the agent serves.
-func (s *Set) Interface(st *view.Status) {
+func (s *samples) Interface(st *view.Status) {
 	name := st.Interface
 	s.Add(interfaceUp, 1, name)
 	s.Add(interfaceOf, 1, name, st.Version, string(st.XDPMode), string(st.Egress), string(st.Pacer), st.PolicyMode, string(st.Clock))
@@ -55,7 +55,7 @@ func (s *Set) Interface(st *view.Status) {
 	}
 }
 
-func (s *Set) device(name string, d *device.Status) {
+func (s *samples) device(name string, d *device.Status) {
 	var connections, regions, bytes uint64
 	for _, p := range d.Processes {
 		connections, regions, bytes = connections+p.Connections, regions+p.MRs, bytes+p.Bytes
@@ -70,7 +70,7 @@ func (s *Set) device(name string, d *device.Status) {
 }
 
 // Destinations adds the first destinations of a table, at most n.
-func (s *Set) Destinations(t *view.Table, n int) {
+func (s *samples) Destinations(t *view.Table, n int) {
 	for i := range t.Destinations[:min(n, len(t.Destinations))] {
 		d := &t.Destinations[i]
 		s.Add(destRate, float64(d.RateBps), t.Interface, d.Address)

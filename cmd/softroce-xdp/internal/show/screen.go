@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package top shows live views on a terminal: that of the destination table is here, that of a memory pool in
-// package pooling.
 package show
 
 import (
@@ -14,12 +12,12 @@ import (
 	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
-// Fetch takes a snapshot; before is the one that throughput is counted from.
-type Fetch func(before *view.Table) (*view.Table, error)
+// fetchTable takes a snapshot; before is the one that throughput is counted from.
+type fetchTable func(before *view.Table) (*view.Table, error)
 
-// Model is the state of the view. It knows neither terminal nor clock.
-type Model struct {
-	fetch Fetch
+// screen is the state of the view. It knows neither terminal nor clock.
+type screen struct {
+	fetch fetchTable
 
 	table         *view.Table
 	sort          int // index of view.Columns
@@ -28,20 +26,20 @@ type Model struct {
 	width, height int
 }
 
-// New makes the view, sorted by the column of that name.
-func New(fetch Fetch, sort string) *Model {
+// newScreen makes the view, sorted by the column of that name.
+func newScreen(fetch fetchTable, sort string) *screen {
 	i := slices.Index(view.SortKeys(), sort)
-	return &Model{fetch: fetch, sort: max(i, 0), width: 80, height: 24}
+	return &screen{fetch: fetch, sort: max(i, 0), width: 80, height: 24}
 }
 
 // Resize takes the size of the terminal.
-func (m *Model) Resize(width, height int) {
+func (m *screen) Resize(width, height int) {
 	m.width, m.height = width, height
 	m.order()
 }
 
 // Refresh takes a snapshot, unless the view is paused.
-func (m *Model) Refresh() error {
+func (m *screen) Refresh() error {
 	if m.paused {
 		return nil
 	}
@@ -55,29 +53,29 @@ func (m *Model) Refresh() error {
 }
 
 // Answers implements Screen: no snapshot takes long.
-func (m *Model) Answers() <-chan func() error { return nil }
+func (m *screen) Answers() <-chan func() error { return nil }
 
 // Key handles a key, and reports whether it ends the view.
-func (m *Model) Key(k cli.Key) (quit bool) {
+func (m *screen) Key(k cli.Key) (quit bool) {
 	columns := len(view.Columns)
 	switch k {
-	case "q", cli.Escape, cli.Interrupt:
+	case "q", cli.KeyEscape, cli.KeyInterrupt:
 		return true
-	case cli.Right, ">":
+	case cli.KeyRight, ">":
 		m.sort = (m.sort + 1) % columns
-	case cli.Left, "<":
+	case cli.KeyLeft, "<":
 		m.sort = (m.sort + columns - 1) % columns
 	case " ":
 		m.paused = !m.paused
-	case cli.Down, "j":
+	case cli.KeyDown, "j":
 		m.top++
-	case cli.Up, "k":
+	case cli.KeyUp, "k":
 		m.top--
-	case cli.PageDown:
+	case cli.KeyPageDown:
 		m.top += m.page()
-	case cli.PageUp:
+	case cli.KeyPageUp:
 		m.top -= m.page()
-	case cli.Home, "g":
+	case cli.KeyHome, "g":
 		m.top = 0
 	}
 	m.order()
@@ -85,7 +83,7 @@ func (m *Model) Key(k cli.Key) (quit bool) {
 }
 
 // order sorts the table and keeps the first line within it.
-func (m *Model) order() {
+func (m *screen) order() {
 	if m.table == nil {
 		return
 	}
@@ -96,10 +94,10 @@ func (m *Model) order() {
 // chrome is the number of lines above those of the table: title, keys, head of the table.
 const chrome = 3
 
-func (m *Model) page() int { return max(1, m.height-chrome) }
+func (m *screen) page() int { return max(1, m.height-chrome) }
 
 // View draws the screen.
-func (m *Model) View() string {
+func (m *screen) View() string {
 	if m.table == nil {
 		return ""
 	}
@@ -117,7 +115,7 @@ func (m *Model) View() string {
 	return b.String()
 }
 
-func (m *Model) title() string {
+func (m *screen) title() string {
 	var sending, receiving uint64
 	stamped := 0
 	for _, d := range m.table.Destinations {
@@ -136,7 +134,7 @@ func (m *Model) title() string {
 		m.table.Interface, state, len(m.table.Destinations), stamped, cli.Rate(sending), cli.Rate(receiving), view.Columns[m.sort].Sort)
 }
 
-func (m *Model) clip(s string) string {
+func (m *screen) clip(s string) string {
 	s = texts.Printable(s)
 	if r := []rune(s); len(r) > m.width {
 		return string(r[:m.width])

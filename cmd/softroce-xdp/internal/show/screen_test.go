@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/cmd/internal/view"
 )
@@ -27,9 +25,9 @@ func table(n int) *view.Table {
 }
 
 // show makes a view of a table of n destinations.
-func show(t *testing.T, n *int, sort string) *Model {
+func show(t *testing.T, n *int, sort string) *screen {
 	t.Helper()
-	m := New(func(*view.Table) (*view.Table, error) { return table(*n), nil }, sort)
+	m := newScreen(func(*view.Table) (*view.Table, error) { return table(*n), nil }, sort)
 	if err := m.Refresh(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +48,13 @@ func TestScreen(t *testing.T) {
 	if !strings.Contains(lines[3], "10.0.0.20") {
 		t.Errorf("the fastest is not first: %q", lines[3])
 	}
-	m.Key(cli.Down)
+	m.Key(cli.KeyDown)
 	m.Key("j")
 	if !strings.Contains(strings.Split(m.View(), "\n")[3], "10.0.0.18") {
 		t.Error("two lines down is not the third fastest")
 	}
 	for range 5 {
-		m.Key(cli.PageDown)
+		m.Key(cli.KeyPageDown)
 	}
 	if !strings.Contains(m.View(), "10.0.0.1 ") {
 		t.Error("the end of the table cannot be reached")
@@ -72,7 +70,7 @@ func TestScreen(t *testing.T) {
 func TestKeys(t *testing.T) {
 	n := 2
 	m := show(t, &n, "node")
-	if m.Key(cli.Left); !strings.Contains(m.View(), "by rnr") {
+	if m.Key(cli.KeyLeft); !strings.Contains(m.View(), "by rnr") {
 		t.Error("left of the first column is not the last")
 	}
 	m.Key(" ")
@@ -80,7 +78,7 @@ func TestKeys(t *testing.T) {
 	if err := m.Refresh(); err != nil || !strings.Contains(m.View(), "PAUSED  2 destinations") {
 		t.Errorf("space does not pause (%v)", err)
 	}
-	for _, k := range []cli.Key{"q", cli.Escape, cli.Interrupt} {
+	for _, k := range []cli.Key{"q", cli.KeyEscape, cli.KeyInterrupt} {
 		if !m.Key(k) {
 			t.Errorf("%s does not end it", k)
 		}
@@ -89,19 +87,8 @@ func TestKeys(t *testing.T) {
 
 func TestFailureEndsIt(t *testing.T) {
 	gone := errors.New("eth0: not attached")
-	m := New(func(*view.Table) (*view.Table, error) { return nil, gone }, "node")
+	m := newScreen(func(*view.Table) (*view.Table, error) { return nil, gone }, "node")
 	if err := m.Refresh(); err != gone {
 		t.Errorf("Refresh() = %v", err)
-	}
-}
-
-func TestParseKeys(t *testing.T) {
-	for in, want := range map[string][]cli.Key{
-		"q": {"q"}, "\x1b": {cli.Escape}, "\x03": {cli.Interrupt}, "\x1b[A\x1bOBj": {cli.Up, cli.Down, "j"},
-		"\x1b[5~\x1b[6~": {cli.PageUp, cli.PageDown}, "\x1b[200~": nil, "": nil,
-	} {
-		if diff := cmp.Diff(want, cli.ParseKeys(in)); diff != "" {
-			t.Errorf("%q: %s", in, diff)
-		}
 	}
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package show has the commands that show what is attached: status, table, top, stats and metrics.
 package show
 
 import (

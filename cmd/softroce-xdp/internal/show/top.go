@@ -36,7 +36,7 @@ to sort by, up, down, page up, page down scroll, space pauses, q ends it.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
-			return cli.Run(ctx, New(func(before *view.Table) (*view.Table, error) {
+			return cli.RunScreen(ctx, newScreen(func(before *view.Table) (*view.Table, error) {
 				return readTable(a, name, before, key.Value)
 			}, key.Value), interval, os.Stdin, os.Stdout)
 		},
