@@ -14,7 +14,7 @@
 // A Node and a Network have one owner at a time. Equal seeds and equal samples give equal results on one
 // architecture. A period allocates no memory. docs/study/memory-prediction.md has the experiment with real traces.
 //
-// Files: node.go, guard.go and state.go are the Node; features.go makes the inputs of the network from
+// Files: node.go, guard.go and report.go are the Node; features.go makes the inputs of the network from
 // the history; network.go and pinball.go are the network and its loss; simple.go has the simple
 // predictors; train.go and start.go make the first weights; allocate.go divides the pool.
 package predict

@@ -91,8 +91,8 @@ func (h *History) expert(i int) Simple {
 
 // smooth is an exponentially weighted mean without bias to its start.
 type smooth struct {
-	Sum    float64 `json:"sum"`
-	Weight float64 `json:"weight"`
+	Sum    float64
+	Weight float64
 }
 
 func (s *smooth) add(v, alpha float64) {
@@ -164,9 +164,6 @@ func (h *History) centre(expert int) float64 {
 
 // Last is the need of the newest period.
 func (h *History) Last() float64 { return h.s.Need[h.s.At] }
-
-// Count is the number of periods observed.
-func (h *History) Count() uint64 { return h.s.Count }
 
 // Spread is the scale of a node: the mean change of its need per period, and at least a thousandth of
 // its need.

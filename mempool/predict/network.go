@@ -205,7 +205,7 @@ const (
 	maxWeight  = 1e6
 )
 
-// ErrState says that a stored state is damaged or of another version.
+// ErrState says that stored weights are damaged or of another version.
 var ErrState = errors.New("predict: stored state is not valid")
 
 // RestoreNetwork returns the network of a stored state. It returns ErrState if layers, lengths or values

@@ -46,15 +46,6 @@ func (r *rises) eachOf(h *History, age int, do func(float64)) {
 	}
 }
 
-// restore computes the rises of a history.
-func (r *rises) restore(h *History) {
-	r.sorted = r.sorted[:0]
-	for age := range riseMemory {
-		r.eachOf(h, age, func(v float64) { r.sorted = append(r.sorted, v) })
-	}
-	slices.Sort(r.sorted)
-}
-
 // quantile is between the smallest (0) and the largest rise (1), and 0 if there is none.
 func (r *rises) quantile(q float64) float64 {
 	if len(r.sorted) == 0 {

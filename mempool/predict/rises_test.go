@@ -30,10 +30,6 @@ func TestRises(t *testing.T) {
 			t.Fatalf("after %d periods: %d rises, want %d", len(needs), len(h.rises.sorted), len(want))
 		}
 	}
-	again := newRises(horizon)
-	if again.restore(h); !slices.Equal(again.sorted, h.rises.sorted) {
-		t.Error("other rises after it was restored")
-	}
 }
 
 func TestRiseQuantile(t *testing.T) {

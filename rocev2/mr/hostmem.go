@@ -3,11 +3,8 @@
 package mr
 
 import (
-	"fmt"
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // This file has all of the package's unsafe code: the address of a slice, and a
@@ -37,56 +34,3 @@ func compareSwap(b []byte, compare, swap uint64) (old uint64) {
 }
 
 func fetchAdd(b []byte, add uint64) (old uint64) { return atomic.AddUint64(word(b), add) - add }
-
-// Arena is memory of this process as a Backend, for regions whose pages lie apart in
-// one mapping. Addresses are offsets.
-type Arena []byte
-
-// NewArena returns b as a backend. Its address must be a multiple of 8; mappings are.
-func NewArena(b []byte) (Arena, error) {
-	if addressOf(b)%8 != 0 {
-		return nil, fmt.Errorf("mr: arena: %w: its memory is not aligned to 8 bytes", verbs.ErrRange)
-	}
-	return Arena(b), nil
-}
-
-func (a Arena) piece(addr uint64, n int) ([]byte, error) {
-	if size := uint64(len(a)); addr > size || uint64(n) > size-addr {
-		return nil, errOutside
-	}
-	return a[addr : addr+uint64(n)], nil
-}
-
-var errOutside = fmt.Errorf("mr: arena: %w: outside of it", verbs.ErrRange)
-
-// ReadAt implements Backend.
-func (a Arena) ReadAt(dst []byte, addr uint64) error {
-	p, err := a.piece(addr, len(dst))
-	copy(dst, p)
-	return err
-}
-
-// WriteAt implements Backend.
-func (a Arena) WriteAt(src []byte, addr uint64) error {
-	p, err := a.piece(addr, len(src))
-	copy(p, src)
-	return err
-}
-
-// CompareSwap implements Backend.
-func (a Arena) CompareSwap(addr, compare, swap uint64) (uint64, error) {
-	p, err := a.piece(addr, 8)
-	if err != nil {
-		return 0, err
-	}
-	return compareSwap(p, compare, swap), nil
-}
-
-// FetchAdd implements Backend.
-func (a Arena) FetchAdd(addr, add uint64) (uint64, error) {
-	p, err := a.piece(addr, 8)
-	if err != nil {
-		return 0, err
-	}
-	return fetchAdd(p, add), nil
-}

@@ -87,7 +87,7 @@ func TestPagesInARow(t *testing.T) {
 
 func TestAtomicsOnPages(t *testing.T) {
 	b := newBanks(4096)
-	arena, err := NewArena(make([]byte, 4096))
+	arena, err := newArena(make([]byte, 4096))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestAtomicsOnPages(t *testing.T) {
 }
 
 func TestBackendFails(t *testing.T) {
-	arena, _ := NewArena(make([]byte, 256))
+	arena, _ := newArena(make([]byte, 256))
 	b := newBanks(4096)
 	table := newTable(t)
 	pd := table.AllocPD()
@@ -143,7 +143,7 @@ func TestBackendFails(t *testing.T) {
 }
 
 func TestArenaRefuses(t *testing.T) {
-	if _, err := NewArena(make([]byte, 64)[1:]); err == nil {
+	if _, err := newArena(make([]byte, 64)[1:]); err == nil {
 		t.Error("crooked memory accepted")
 	}
 }

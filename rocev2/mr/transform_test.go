@@ -24,7 +24,7 @@ func TestTransform(t *testing.T) {
 	table := newTable(t)
 	pd := table.AllocPD()
 	b := make([]byte, 4096)
-	arena, err := NewArena(make([]byte, 4096))
+	arena, err := newArena(make([]byte, 4096))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ package nic
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -62,9 +61,6 @@ func (d *Device) CreateCQTo(depth int, sink CQSink) (*CQ, error) {
 	c.depth, c.sink = uint32(depth), sink
 	return c, nil
 }
-
-// CQEntries is the number of entries of the ring of a completion queue of that depth.
-func CQEntries(depth int) int { return 1 << bits.Len32(uint32(depth-1)) }
 
 func (c *CQ) completeTo(w verbs.Completion) {
 	if c.overrun || !c.sink.Put(w) {

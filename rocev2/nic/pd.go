@@ -15,9 +15,6 @@ func (d *Device) AllocPD() (verbs.PD, error) {
 	return &PD{dev: d, num: d.mem.AllocPD()}, nil
 }
 
-// Num is the number by which work goes to the engine.
-func (p *PD) Num() uint32 { return p.num }
-
 // Free ends the domain. The error wraps verbs.ErrBusy while an object of it exists.
 func (p *PD) Free() error { return p.dev.mem.FreePD(p.num) }
 

@@ -17,9 +17,6 @@ const (
 	headerLen  = 16
 	operandLen = 32
 
-	// MaxDescriptorLen is the length of a descriptor with MaxOperands operands, in bytes.
-	MaxDescriptorLen = headerLen + operandLen*(1+MaxOperands)
-
 	// SlotLen is the length of a slot of a ring of descriptors, in bytes. What follows the
 	// descriptor in its slot is not read.
 	SlotLen = 256

@@ -86,9 +86,6 @@ func (w *Wire) Run(until qp.Time) error {
 	return w.err
 }
 
-// Idle reports whether nothing is left to happen.
-func (w *Wire) Idle() bool { return len(w.events) == 0 }
-
 // frame returns an empty buffer.
 func (w *Wire) frame() []byte {
 	if n := len(w.frames); n > 0 {

@@ -40,13 +40,6 @@ func New(l Limits) *Accounts {
 	return &Accounts{limits: l, users: map[uint32]*user{}, calls: map[uint32]*Bucket{}, sweep: minSweep}
 }
 
-// SetLimits changes the limits. What exceeds them already stays.
-func (a *Accounts) SetLimits(l Limits) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.limits = l
-}
-
 // Open counts a process of a user, and what every process uses. The error is an *Error.
 func (a *Accounts) Open(uid uint32, uses ...Use) (*Process, error) {
 	a.mu.Lock()

@@ -262,28 +262,6 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// New limits hold for what comes, and what exceeds them stays until it is released.
-func TestSetLimits(t *testing.T) {
-	l := Defaults()
-	a := New(l)
-	p, _ := a.Open(1)
-	if err := p.Acquire(Use{CQs, 10}); err != nil {
-		t.Fatal(err)
-	}
-	l.Process[CQs] = 9
-	a.SetLimits(l)
-	if p.Acquire(Use{CQs, 1}) == nil {
-		t.Error("granted beyond the limit")
-	}
-	if err := p.Acquire(Use{CQs, 0}, Use{MRs, 1}); err != nil {
-		t.Errorf("other things: %v", err)
-	}
-	p.Release(Use{CQs, 2})
-	if err := p.Acquire(Use{CQs, 1}); err != nil {
-		t.Error(err)
-	}
-}
-
 // A release of what is not there is a mistake of the caller.
 func TestReleaseTooMuch(t *testing.T) {
 	defer func() {

@@ -154,9 +154,6 @@ func (h *Host) Do(f func() error) error {
 	return (&Net{NS: h.NS}).do(f)
 }
 
-// NamespacePath names the namespace to other processes, for `nsenter --net=`, while this one runs.
-func (h *Host) NamespacePath() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(h.NS)) }
-
 // Close removes the link, and the namespace if AddHost made it. It may be called more than once.
 func (h *Host) Close() error {
 	var errs []error

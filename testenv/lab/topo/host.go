@@ -83,9 +83,6 @@ func (h *Host) IPv6() netip.Addr { return h.v6 }
 // be given this one if neighbours are static.
 func (h *Host) MAC() net.HardwareAddr { return h.mac }
 
-// MTU returns the link's MTU.
-func (h *Host) MTU() int { return h.mtu }
-
 // Port returns the switch's end of the link; nil for the switch itself.
 func (h *Host) Port() *Port { return h.port }
 
