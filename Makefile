@@ -86,7 +86,7 @@ test-go:
 	$(GOTEST) summary
 
 # What is judged here depends on how fast the machine is (package testenv/lab/require).
-TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/experiments/rates ./testenv/e2e ./testenv/experiments/simvsreal
+TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/experiments/rates ./testenv/e2e ./testenv/experiments/rates
 .PHONY: test-timing
 test-timing: ## rates that are reached, shares, queues, delays: on a machine that does nothing else (root); no part of CI
 	rm -rf out/gotest
@@ -196,7 +196,7 @@ rtl-report: ## docs/card/card-rtl.txt: what the modules of hwoffload/rtl take of
 .PHONY: sim-real
 sim-real: build ## out/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
 	mkdir -p out
-	SOFTROCE_REPORT=$(CURDIR)/out $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/experiments/simvsreal
+	SOFTROCE_REPORT=$(CURDIR)/out $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/experiments/rates
 
 .PHONY: judge
 judge: ## our engine and Linux rxe in virtual machines, each against rxe: the whole table of cases (root, ten minutes)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
-	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
+	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -172,13 +172,13 @@ func (c *session) addArena(m *proto.AddArena, fds []int) (*proto.Handle, error) 
 	if err := c.charge(cost...); err != nil {
 		return nil, err
 	}
-	a, err := patiently(c, fds, func() (*arena.Arena, error) {
+	a, err := patiently(c, fds, func() (*clientmem.Arena, error) {
 		fd, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			return nil, err
 		}
-		return arena.Open(fd, m.Bytes)
-	}, func(a *arena.Arena) { _ = a.Close() })
+		return clientmem.OpenArena(fd, m.Bytes)
+	}, func(a *clientmem.Arena) { _ = a.Close() })
 	if err != nil {
 		c.account.Release(cost...)
 		return nil, fmt.Errorf("%w: %w", proto.ErrMemory, err)

@@ -21,7 +21,7 @@
 //	privilege.go  what takes a capability
 //	status.go     what `softroce-xdp status` shows
 //
-// Limits are package limits, arenas package rocev2/mr/arena.
+// Limits are package limits, arenas package rocev2/mr/clientmem.
 //
 // # Threads
 //

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
+	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 )
 
 // An access to the memory of a process that waits for a FUSE file system does not end with the process. The
@@ -29,10 +29,10 @@ func (c *session) endFileSystems(m *processMemory) {
 	if err != nil {
 		mapped = nil
 	}
-	for _, ends := range []func(f *procmem.FileSystem) bool{
-		func(f *procmem.FileSystem) bool { return mapped[f.Device] && f.User == c.uid },
-		func(f *procmem.FileSystem) bool { return mapped[f.Device] && f.User != c.uid && f.Waiting() },
-		func(f *procmem.FileSystem) bool { return f.User == c.uid },
+	for _, ends := range []func(f *clientmem.FileSystem) bool{
+		func(f *clientmem.FileSystem) bool { return mapped[f.Device] && f.User == c.uid },
+		func(f *clientmem.FileSystem) bool { return mapped[f.Device] && f.User != c.uid && f.Waiting() },
+		func(f *clientmem.FileSystem) bool { return f.User == c.uid },
 	} {
 		var n int
 		if n, err = abort(ends); err != nil || n > 0 && c.progresses(m) {
@@ -46,8 +46,8 @@ func (c *session) endFileSystems(m *processMemory) {
 }
 
 // abort ends the file systems of a kind, but none of root. It returns how many.
-func abort(ends func(f *procmem.FileSystem) bool) (n int, err error) {
-	all, err := procmem.FileSystems(procmem.FUSEControl)
+func abort(ends func(f *clientmem.FileSystem) bool) (n int, err error) {
+	all, err := clientmem.FileSystems(clientmem.FUSEControl)
 	for i := range all {
 		f := &all[i]
 		if f.User == 0 || !ends(f) {
@@ -67,7 +67,7 @@ func (c *session) mappedDevices(m *processMemory) (map[uint64]bool, error) {
 	c.mu.Lock()
 	if c.memory == nil {
 		c.mu.Unlock()
-		return nil, procmem.ErrEnded
+		return nil, clientmem.ErrEnded
 	}
 	if m.reading {
 		c.mu.Unlock()

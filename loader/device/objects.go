@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
-	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
+	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -29,7 +29,7 @@ type (
 		cost  []limits.Use
 	}
 	arenaMemory struct {
-		*arena.Arena
+		*clientmem.Arena
 		regions atomic.Int32
 		cost    []limits.Use
 	}

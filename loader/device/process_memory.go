@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
+	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
 // processMemory is the memory of a process that is not in an arena.
 type processMemory struct {
-	*procmem.Process
-	guard   procmem.Guard
+	*clientmem.Process
+	guard   clientmem.Guard
 	revoked bool
 	ending  bool   // endFileSystems is at work
 	reading bool   // its mappings are being read, which may wait for the process
@@ -37,7 +37,7 @@ func openProcess(fds []int) (*processMemory, error) {
 		}
 		own[i] = d
 	}
-	p, err := procmem.Open(own[0], own[1], own[2])
+	p, err := clientmem.OpenProcess(own[0], own[1], own[2])
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (m *processMemory) close() { _ = m.Process.Close() }
 // guard ends processes whose memory takes so long that the engine's thread is no use to others. It
 // sleeps while no process has passed its memory.
 func (s *Server) guard() {
-	const interval = procmem.GuardInterval * time.Millisecond
+	const interval = clientmem.GuardInterval * time.Millisecond
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {

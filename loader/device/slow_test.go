@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/loader/device"
-	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
+	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/impair"
@@ -154,7 +154,7 @@ func TestSlowMemory(t *testing.T) {
 // slowUsersSystems are the numbers of the file systems of slowUser.
 func slowUsersSystems(t *testing.T) (devices []uint64) {
 	t.Helper()
-	all, err := procmem.FileSystems(procmem.FUSEControl)
+	all, err := clientmem.FileSystems(clientmem.FUSEControl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,11 +191,11 @@ func needFUSE(t *testing.T) {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		require.Skip(t, "needs FUSE: "+err.Error())
 	}
-	if _, err := procmem.FileSystems(procmem.FUSEControl); err != nil {
-		if err := unix.Mount("fusectl", procmem.FUSEControl, "fusectl", 0, ""); err != nil {
+	if _, err := clientmem.FileSystems(clientmem.FUSEControl); err != nil {
+		if err := unix.Mount("fusectl", clientmem.FUSEControl, "fusectl", 0, ""); err != nil {
 			require.Skip(t, "needs FUSE: "+err.Error())
 		}
-		t.Cleanup(func() { _ = unix.Unmount(procmem.FUSEControl, unix.MNT_DETACH) })
+		t.Cleanup(func() { _ = unix.Unmount(clientmem.FUSEControl, unix.MNT_DETACH) })
 	}
 }
 

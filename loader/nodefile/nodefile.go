@@ -16,7 +16,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/softroce/softroce-xdp/internal/yamlfile"
+	"github.com/softroce/softroce-xdp/internal/files"
 )
 
 // File is the content of a node file. The zero value lists no node.
@@ -64,7 +64,7 @@ func ReadAttached(path, ifname string) (File, error) {
 // with the name of the file.
 func Parse(r io.Reader, name string) (File, error) {
 	var f File
-	if err := yamlfile.Decode(r, &f); err != nil {
+	if err := files.DecodeYAML(r, &f); err != nil {
 		return File{}, fmt.Errorf("node file %s: %w", name, err)
 	}
 	var errs []error

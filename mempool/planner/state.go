@@ -11,7 +11,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/softroce/softroce-xdp/internal/statefile"
+	"github.com/softroce/softroce-xdp/internal/files"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/predict"
 )
@@ -88,7 +88,7 @@ func (p *Planner) store() {
 	}
 	b, err := json.Marshal(now)
 	if err == nil {
-		err = statefile.Write(p.c.File, b)
+		err = files.WriteState(p.c.File, b)
 	}
 	if err != nil {
 		if !p.warned {

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/softroce/softroce-xdp/internal/statefile"
+	"github.com/softroce/softroce-xdp/internal/files"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 )
 
@@ -66,7 +66,7 @@ func (s *Server) store() {
 	}
 	b, err := json.MarshalIndent(now, "", "  ")
 	if err == nil {
-		err = statefile.Write(s.c.StateFile, append(b, '\n'))
+		err = files.WriteState(s.c.StateFile, append(b, '\n'))
 	}
 	if err != nil {
 		if !s.warned {

@@ -58,7 +58,7 @@
 //     mremap, munmap or mprotect.
 //   - Reads of local pages are not seen. The clock knows writes and faults only.
 //   - RDMA registration of the memory by another process's descriptor is refused by package
-//     rocev2/mr/procmem, as for all memory whose pages may be missing.
+//     rocev2/mr/clientmem, as for all memory whose pages may be missing.
 //   - The content is lost when the map is closed or its program ends.
 //
 // # Files

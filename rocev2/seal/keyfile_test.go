@@ -103,7 +103,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// Whoever can write the file of peers decides who is a peer: a file that all users may write is refused.
+// Who can write the file of peers decides who is a peer: a file that all users may write is refused.
 func TestPeersThatAllMayWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peers")
 	if err := os.WriteFile(path, []byte("10.0.0.2 "+keyA), 0o644); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/internal/yamlfile"
+	"github.com/softroce/softroce-xdp/internal/files"
 )
 
 // docs/study/simulator.md names every key, and every figure.
@@ -23,7 +23,7 @@ func TestDocs(t *testing.T) {
 		reflect.TypeFor[Clocks](), reflect.TypeFor[Step](), reflect.TypeFor[Traffic](), reflect.TypeFor[Flows](), reflect.TypeFor[OnOff](),
 		reflect.TypeFor[Workload](), reflect.TypeFor[Incast](), reflect.TypeFor[Event](), reflect.TypeFor[Measure](),
 	} {
-		for _, key := range yamlfile.Keys(typ) {
+		for _, key := range files.YAMLKeys(typ) {
 			if !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, ": "+key+"`") && !strings.Contains(text, key+":") {
 				t.Errorf("docs/study/simulator.md lacks the key %s of %s", key, typ.Name())
 			}

@@ -14,11 +14,11 @@ import (
 )
 
 //go:embed library/*.yaml
-var files embed.FS
+var library embed.FS
 
 // Names lists the library, in the order of the report: the files are numbered.
 func Names() []string {
-	entries, err := fs.ReadDir(files, "library")
+	entries, err := fs.ReadDir(library, "library")
 	if err != nil {
 		panic(err) // embedded
 	}
@@ -31,13 +31,13 @@ func Names() []string {
 
 // Source is the text of a scenario of the library.
 func Source(name string) ([]byte, error) {
-	matches, err := fs.Glob(files, path.Join("library", "[0-9][0-9]-*.yaml"))
+	matches, err := fs.Glob(library, path.Join("library", "[0-9][0-9]-*.yaml"))
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range matches {
 		if _, n, _ := strings.Cut(strings.TrimSuffix(path.Base(m), ".yaml"), "-"); n == name {
-			return files.ReadFile(m)
+			return library.ReadFile(m)
 		}
 	}
 	if near := texts.Nearest(name, Names()); near != "" {

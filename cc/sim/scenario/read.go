@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/softroce/softroce-xdp/internal/yamlfile"
+	"github.com/softroce/softroce-xdp/internal/files"
 )
 
 // Read reads one scenario from a file.
@@ -32,7 +32,7 @@ func Parse(path string, r io.Reader) (*Scenario, error) {
 
 func parse(r io.Reader) (*Scenario, error) {
 	var s Scenario
-	if err := yamlfile.Decode(r, &s); err != nil {
+	if err := files.DecodeYAML(r, &s); err != nil {
 		return nil, err
 	}
 	s.defaults()

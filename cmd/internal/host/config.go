@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/softroce/softroce-xdp/internal/yamlfile"
+	"github.com/softroce/softroce-xdp/internal/files"
 )
 
 // The configuration file has no list of settings: the keys are the names of flags, and a key has the values of its flag.
@@ -71,8 +71,8 @@ func ReadDefault() (*File, error) {
 
 func parse(path string, r io.Reader) (*File, error) {
 	f := &File{Path: path, interfaces: map[string][]setting{}}
-	doc, err := yamlfile.Document(r)
-	if errors.Is(err, yamlfile.ErrEmpty) {
+	doc, err := files.YAMLDocument(r)
+	if errors.Is(err, files.ErrEmpty) {
 		return f, nil
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
-	"github.com/softroce/softroce-xdp/internal/yamlfile"
+	"github.com/softroce/softroce-xdp/internal/files"
 )
 
 // blockFile is a file of the definition.
@@ -92,10 +92,10 @@ func readBlock(path string, structs cStructs) (*layout.Block, *source, error) {
 	}
 	s := &source{name: filepath.Base(path)}
 	var f blockFile
-	if err := yamlfile.Decode(bytes.NewReader(text), &f); err != nil {
+	if err := files.DecodeYAML(bytes.NewReader(text), &f); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
-	if s.root, err = yamlfile.Document(bytes.NewReader(text)); err != nil {
+	if s.root, err = files.YAMLDocument(bytes.NewReader(text)); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	b := &layout.Block{Name: f.Block, Type: f.Type, Version: f.Version, Base: f.Base, Stride: f.Stride, Count: max(f.Count, 1), Text: oneLine(f.Text)}

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
-	"github.com/softroce/softroce-xdp/internal/yamlfile"
+	"github.com/softroce/softroce-xdp/internal/files"
 )
 
 // recordFile is a file of the layouts: a structure in memory, with words of 64 bits.
@@ -87,10 +87,10 @@ func readRecord(path string) (*layout.Record, *source, error) {
 	}
 	s := &source{name: filepath.Base(path)}
 	var f recordFile
-	if err := yamlfile.Decode(bytes.NewReader(text), &f); err != nil {
+	if err := files.DecodeYAML(bytes.NewReader(text), &f); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
-	if s.root, err = yamlfile.Document(bytes.NewReader(text)); err != nil {
+	if s.root, err = files.YAMLDocument(bytes.NewReader(text)); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	s.checkName(s.root, "layout", f.Layout)

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
+	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -24,7 +24,7 @@ type arenas struct {
 }
 
 type sharedArena struct {
-	*arena.Arena
+	*clientmem.Arena
 	handle  uint32
 	buffers buffers // that Alloc has returned, and Free has not got back
 }
@@ -77,7 +77,7 @@ func (s *arenas) alloc(n int) ([]byte, error) {
 func (s *arenas) take(n int) ([]byte, error) {
 	for _, a := range s.all {
 		b, err := a.take(n)
-		if err == nil || !errors.Is(err, arena.ErrFull) && !errors.Is(err, verbs.ErrRange) {
+		if err == nil || !errors.Is(err, clientmem.ErrFull) && !errors.Is(err, verbs.ErrRange) {
 			return b, err
 		}
 	}
@@ -94,7 +94,7 @@ func (a *sharedArena) take(n int) ([]byte, error) {
 
 // newArena makes an arena and passes it to the server.
 func (d *Device) newArena(size int) (*sharedArena, error) {
-	a, err := arena.Create(size)
+	a, err := clientmem.CreateArena(size)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/mr/arena"
+	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
@@ -21,7 +21,7 @@ func TestAllocWhileArenaIsRequested(t *testing.T) {
 		return proto.StatusLimit
 	})
 	d.conf.ArenaBytes = 1 << 16
-	a, err := arena.Create(d.conf.ArenaBytes)
+	a, err := clientmem.CreateArena(d.conf.ArenaBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2/mr"
-	"github.com/softroce/softroce-xdp/rocev2/mr/procmem"
+	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -99,7 +99,7 @@ type memory struct {
 // passMemory passes the server the descriptors by which it accesses memory of this process, once, and
 // has the kernel provide the pages of the memory that is to be registered.
 func (d *Device) passMemory(addr, n uint64, access verbs.Access) error {
-	if err := procmem.Populate(addr, n, access&verbs.AccessLocalWrite != 0); err != nil {
+	if err := clientmem.Populate(addr, n, access&verbs.AccessLocalWrite != 0); err != nil {
 		return fmt.Errorf("register: %w: %w", proto.ErrMemory, err)
 	}
 	d.memory.mu.Lock()
@@ -107,7 +107,7 @@ func (d *Device) passMemory(addr, n uint64, access verbs.Access) error {
 	if d.memory.passed {
 		return nil
 	}
-	f, err := procmem.Self()
+	f, err := clientmem.Self()
 	if err != nil {
 		return fmt.Errorf("register: %w: %w", proto.ErrMemory, err)
 	}

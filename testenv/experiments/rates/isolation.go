@@ -120,7 +120,7 @@ type Result struct {
 	Damaged uint64         // packets with wrong data at the receivers
 }
 
-type experiment struct {
+type isolationExperiment struct {
 	cfg     IsolationConfig
 	product Product
 	top     *topo.Topology
@@ -147,7 +147,7 @@ func RunIsolation(ctx context.Context, cfg IsolationConfig, product Product) (_ 
 	if err != nil {
 		return nil, err
 	}
-	x := &experiment{cfg: cfg, product: product, top: top, res: &Result{Config: cfg}}
+	x := &isolationExperiment{cfg: cfg, product: product, top: top, res: &Result{Config: cfg}}
 	defer func() { err = errors.Join(err, x.close()) }()
 	if err := x.open(); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func RunIsolation(ctx context.Context, cfg IsolationConfig, product Product) (_ 
 	return x.res, nil
 }
 
-func (x *experiment) open() (err error) {
+func (x *isolationExperiment) open() (err error) {
 	address := (*topo.Host).IPv4
 	if x.cfg.IPv6 {
 		address = (*topo.Host).IPv6
@@ -186,7 +186,7 @@ func (x *experiment) open() (err error) {
 	return nil
 }
 
-func (x *experiment) close() error {
+func (x *isolationExperiment) close() error {
 	var errs []error
 	for _, ep := range []*load.Endpoint{x.src, x.dst[0], x.dst[1]} {
 		if ep != nil {
@@ -197,7 +197,7 @@ func (x *experiment) close() error {
 }
 
 // runIsolation goes through the phases.
-func (x *experiment) run(ctx context.Context) (err error) {
+func (x *isolationExperiment) run(ctx context.Context) (err error) {
 	x.start = time.Now()
 	err = x.flows(ctx, func(ctx context.Context) error { return x.phase(ctx, "without") })
 	if err != nil {
@@ -225,7 +225,7 @@ func (x *experiment) run(ctx context.Context) (err error) {
 }
 
 // flows runs f while the sender sends to both receivers.
-func (x *experiment) flows(ctx context.Context, f func(context.Context) error) error {
+func (x *isolationExperiment) flows(ctx context.Context, f func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan error, len(x.addr))
@@ -249,7 +249,7 @@ func (x *experiment) flows(ctx context.Context, f func(context.Context) error) e
 }
 
 // phase warms up and measures.
-func (x *experiment) phase(ctx context.Context, name string) error {
+func (x *isolationExperiment) phase(ctx context.Context, name string) error {
 	if _, err := x.sample(ctx, x.cfg.Warmup); err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (x *experiment) phase(ctx context.Context, name string) error {
 }
 
 // sample reads queues and table for a while.
-func (x *experiment) sample(ctx context.Context, d time.Duration) (time.Duration, error) {
+func (x *isolationExperiment) sample(ctx context.Context, d time.Duration) (time.Duration, error) {
 	begin := time.Now()
 	tick := time.NewTicker(queueEvery)
 	defer tick.Stop()
@@ -295,7 +295,7 @@ func (x *experiment) sample(ctx context.Context, d time.Duration) (time.Duration
 	}
 }
 
-func (x *experiment) rows(s *Sample) error {
+func (x *isolationExperiment) rows(s *Sample) error {
 	rows, err := x.product.Rows()
 	if err != nil {
 		return fmt.Errorf("isolation: read the table: %w", err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/cmd/internal/host"
-	"github.com/softroce/softroce-xdp/internal/statefile"
+	"github.com/softroce/softroce-xdp/internal/files"
 	"github.com/softroce/softroce-xdp/mempool/node"
 )
 
@@ -75,7 +75,7 @@ func (m *metricsFlags) run(a *host.App, cmd *cobra.Command, args []string) error
 		return errors.Join(err, ctx.Err()) // the servers that were not asked are not down
 	}
 	if m.output != "" {
-		return errors.Join(err, statefile.WriteMode(m.output, set.Text(), 0o644))
+		return errors.Join(err, files.WriteStateMode(m.output, set.Text(), 0o644))
 	}
 	_, failed := cmd.OutOrStdout().Write(set.Text())
 	return errors.Join(err, failed)

@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/softroce/softroce-xdp/internal/statefile"
+	"github.com/softroce/softroce-xdp/internal/files"
 	"github.com/softroce/softroce-xdp/mempool/node"
 )
 
@@ -53,7 +53,7 @@ func (d ticketDir) Keep(server net.Addr, name string, t node.Ticket) error {
 	if err != nil {
 		return err
 	}
-	return statefile.Write(d.path(server, name), append(b, '\n'))
+	return files.WriteState(d.path(server, name), append(b, '\n'))
 }
 
 // Find returns the ticket of a node, or ErrNone.

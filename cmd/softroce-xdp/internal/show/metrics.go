@@ -10,7 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/cmd/internal/host"
-	"github.com/softroce/softroce-xdp/internal/statefile"
+	"github.com/softroce/softroce-xdp/internal/files"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -54,7 +54,7 @@ func (m *metricsFlags) run(a *host.App, cmd *cobra.Command, ifs []string) error 
 	var set samples
 	err = m.interfaces(a, &set, ifs)
 	if m.output != "" {
-		return errors.Join(err, statefile.WriteMode(m.output, set.Text(), 0o644))
+		return errors.Join(err, files.WriteStateMode(m.output, set.Text(), 0o644))
 	}
 	_, failed := cmd.OutOrStdout().Write(set.Text())
 	return errors.Join(err, failed)
