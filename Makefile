@@ -86,7 +86,7 @@ test-go:
 	$(GOTEST) summary
 
 # What is judged here depends on how fast the machine is (package testenv/lab/require).
-TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/experiments/rates ./testenv/e2e ./testenv/experiments/rates
+TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/e2e
 .PHONY: test-timing
 test-timing: ## rates that are reached, shares, queues, delays: on a machine that does nothing else (root); no part of CI
 	rm -rf out/gotest

@@ -17,7 +17,7 @@
 // The server accesses memory of the arena without a copy: Device.Alloc returns such memory, and RegMR
 // registers it. It stays mapped until Device.Free, also after Close. RegMR takes any other memory of the
 // process too. The server accesses it through descriptors of /proc/self, which the client passes (package
-// mr/procmem): that takes about three times as long for a packet of 4 KB, and atomics on it are not atomic
+// mr/clientmem): that takes about three times as long for a packet of 4 KB, and atomics on it are not atomic
 // towards the process itself.
 //
 // The device references the memory of a region until Deregister, or until the server has ended all that the

@@ -134,7 +134,7 @@ type RegArena struct {
 	Group              Group
 }
 
-// RegMemory registers memory of the client at an address (package mr/procmem). The client has sent a
+// RegMemory registers memory of the client at an address (package mr/clientmem). The client has sent a
 // TPassMemory before, with the descriptors of its /proc/self/mem, maps and pagemap.
 type RegMemory struct {
 	PD, Access   uint32

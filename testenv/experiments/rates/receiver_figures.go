@@ -31,14 +31,14 @@ const (
 	stamped = frame + 40
 )
 
-// scenario is who does what.
-type scenario struct {
+// receiverScenario is who does what.
+type receiverScenario struct {
 	Name    string
 	ops     [3]verbs.Op // of each node
 	ignores bool        // the third node does not obey limits
 }
 
-var scenarios = []scenario{
+var scenarios = []receiverScenario{
 	{"WRITE", [3]verbs.Op{verbs.OpWrite, verbs.OpWrite, verbs.OpWrite}, false},
 	{"READ", [3]verbs.Op{verbs.OpRead, verbs.OpRead, verbs.OpRead}, false},
 	{"mixed", [3]verbs.Op{verbs.OpWrite, verbs.OpWrite, verbs.OpWrite}, false}, // and each of them reads
@@ -55,7 +55,7 @@ type runReceiver struct {
 const half = warm + receiverMeasure
 
 // directions of a scenario's streams.
-func (s *scenario) directions() []string {
+func (s *receiverScenario) directions() []string {
 	switch s.Name {
 	case "mixed":
 		return []string{"WRITE", "READ"}
@@ -66,7 +66,7 @@ func (s *scenario) directions() []string {
 }
 
 // play makes one run.
-func (s *scenario) play(t testing.TB) runReceiver {
+func (s *receiverScenario) play(t testing.TB) runReceiver {
 	l := newReceiverLab(t)
 	l.priority(0, "off")
 	if s.ignores {
@@ -174,7 +174,7 @@ func medians(runs []runReceiver, d string, of func(*runReceiver) map[string][3]f
 }
 
 // table writes the rows of a scenario in Markdown, in Mbit/s.
-func (s *scenario) table(w io.Writer, runs []runReceiver) {
+func (s *receiverScenario) table(w io.Writer, runs []runReceiver) {
 	for _, d := range s.directions() {
 		name := s.Name
 		if len(s.directions()) > 1 {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	figuresRuns = flag.Int("receiver.runs", 1, "runs of each scenario")
+	figuresRuns = flag.Int("receiver.runs", 1, "runs of each receiverScenario")
 	figuresDir  = flag.String("receiver.out", "", "write the picture and the table into this directory")
 )
 

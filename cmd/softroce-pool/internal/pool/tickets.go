@@ -17,7 +17,7 @@ import (
 )
 
 // ticketDir is a directory of tickets of the nodes of a user, so that `softroce-pool leave` can end what a node leases
-// that another process has made (docs/memory-pool.md). Only its user may read it.
+// that another process has made (docs/run/memory-pool.md). Only its user may read it.
 type ticketDir string
 
 // errNoTicket: there is no ticket of a node for a server.
