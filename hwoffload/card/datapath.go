@@ -124,19 +124,6 @@ func (d *dataPath) command(addr uint64, v uint32) bool {
 	return true
 }
 
-// touch has next ask a queue pair for packets, after something has happened to it.
-func (d *dataPath) touch(x *queuePair) {
-	d.enqueue(x)
-	d.touchState(x)
-}
-
-func (d *dataPath) enqueue(x *queuePair) {
-	if !x.queued {
-		x.queued = true
-		d.ready = append(d.ready, x)
-	}
-}
-
 // touchState shows the state of a queue pair if it has changed.
 func (d *dataPath) touchState(x *queuePair) {
 	if s := x.q.State(); s != x.shown && d.qps[x.num] == x {

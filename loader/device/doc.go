@@ -6,7 +6,9 @@
 //	server.go     the socket, its clients, events of the device
 //	session.go    one process: its messages, its objects, and the end of all of them
 //	calls.go      what the messages do; calls_queue.go those of queues
-//	feeder.go     work requests from the rings of all processes to the engine
+//	accept.go     new processes; batch.go: several messages in one
+//	feeder.go     which rings the engine's thread looks at, and when
+//	decode.go     work requests decoded from the entries of the rings
 //	watch.go      rings that it looks at without a doorbell
 //	queue.go      rings of queue pairs, shared receive queues and completion queues
 //	cm.go         connections: what a process has of the communication manager
@@ -16,7 +18,8 @@
 //	shares.go     what the kernel allows the server, of which all processes together have a share
 //	process_memory.go  memory of the process itself, and the guard that ends one that delays accesses
 //	file_systems.go  the end of FUSE file systems behind the memory of a process
-//	meter.go      what the messages of a process cost the server
+//	cpulimit.go   limit of the processor time that the messages of a process cost
+//	fairness.go   the same for the engine's thread: its rings, its signals (engine_thread.go)
 //	foreign.go    system calls on descriptors of a process
 //	privilege.go  what takes a capability
 //	status.go     what `softroce-xdp status` shows
@@ -29,6 +32,6 @@
 // nic.CQSink): between a process and its queue pair there is no other thread. Each process has a
 // goroutine for its control messages, and one for its events.
 //
-// What the engine's thread uses of a process (client.queues, receives, sends, watched; queue) is changed in
+// What the engine's thread uses of a process (session.queues, receives, sends, watched; queue) is changed in
 // nic.Device.InLoop only, and memory is unmapped after that.
 package device

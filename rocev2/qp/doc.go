@@ -24,7 +24,8 @@
 //	exact                                      packets that may be forged
 //	outbound, counters                         types; those of applications are in package verbs
 //	sendlimit                                  all reasons why no packet may leave
-//	req_loss, req_rnr                          retransmission after loss, after RNR NAK
+//	req_loss                                   loss detection
+//	req_retransmit, req_rnr                    retransmission after loss, after RNR NAK
 //	req_sack, req_scoreboard, bitmap           SACK received: which packets are missing
 //	rsp_sack, rsp_reorder, reorder_pool        SACK sent: packets buffered after a gap
 //	req_window_loss                            loss window of one queue pair

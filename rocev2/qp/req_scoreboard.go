@@ -53,23 +53,3 @@ func (b *scoreboard) advance(sndUna uint64) {
 	b.base = sndUna
 	b.sacked, b.lost, b.retransmitted = b.sacked.shift(n), b.lost.shift(n), b.retransmitted.shift(n)
 }
-
-// detectLost marks lost packets: at least thresh later packets were received, counted in
-// the order of sending.
-func (b *scoreboard) detectLost(thresh int) {
-	highest := b.sacked.len()
-	lost := b.sacked.not().and(b.lost.not()).below(highest - thresh)
-	for f := lost.and(b.retransmitted); f != (bitmap{}); {
-		i := f.first()
-		f.clear(i)
-		s := &b.sent[(b.base+uint64(i))%sackWindow]
-		later := int(int32(b.latestOrder - s.order))
-		if beyond := int64(b.base) + int64(highest) - int64(s.max); beyond > 0 {
-			later = max(later, 0) + int(beyond)
-		}
-		if later < thresh {
-			lost.clear(i)
-		}
-	}
-	b.lost = b.lost.or(lost)
-}

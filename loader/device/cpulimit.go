@@ -3,6 +3,7 @@
 package device
 
 import (
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -92,4 +93,28 @@ func (c *session) left() (left bool) {
 		left = err == nil && n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
 	})
 	return left || err != nil
+}
+
+// The kernel wakes all that wait for the socket of a process with each message that the server sends or
+// receives there, in the thread of the server. A process can wait in tens of thousands of epoll entries, so that a
+// message takes milliseconds of CPU time. What a message takes beyond a usual one counts as calls of the process
+// (pace), and so the server gets slower for this process only.
+
+// callTime is the CPU time that a call counts for (limits.Calls).
+const callTime = 20 * time.Microsecond
+
+// metered makes a system call on the socket of the process, and counts its CPU time if it took long.
+func (c *session) metered(call func()) {
+	if c.account == nil { // it is refused with this message
+		call()
+		return
+	}
+	runtime.LockOSThread() // whose time is measured
+	began := threadTime()
+	call()
+	took := threadTime() - began
+	runtime.UnlockOSThread()
+	if took >= longSignal {
+		c.spend(uint64(took / callTime))
+	}
 }
