@@ -7,7 +7,7 @@
 // wall clock, seeded PCG randomness, no order taken from a map. Runs share
 // nothing, so different scenarios may run in parallel.
 //
-//	t := topo.Star(9, topo.Link{Bps: 100e9, Delay: sim.Microsecond})
+//	t := sim.Star(9, sim.Link{Bps: 100e9, Delay: sim.Microsecond})
 //	n, err := sim.New(sim.Config{Seed: 1}, t, scheme)
 //	f := n.Add(sim.FlowSpec{Src: 1, Dst: 0, Bytes: 1 << 20})
 //	n.Run(10 * sim.Millisecond)

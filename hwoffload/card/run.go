@@ -15,7 +15,7 @@ import (
 )
 
 // Wire is what a port of a running model is connected to. Send and Receive are called by one
-// goroutine each; both return an error after Close. Package wire has some.
+// goroutine each; both return an error after Close. Cable and Ethernet are two.
 type Wire interface {
 	// Send sends an Ethernet frame. It does not keep the slice.
 	Send(frame []byte) error

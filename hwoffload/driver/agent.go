@@ -20,8 +20,8 @@ import (
 	"github.com/softroce/softroce-xdp/cc/priority"
 )
 
-// Card is a card with a destination table (package hwoffload/driver).
-type Card interface {
+// AgentTable is what the agent needs of a Table.
+type AgentTable interface {
 	// Now returns the time of the card's clock in ns.
 	Now() (uint64, error)
 	// Params reads the parameters of the policy.
@@ -30,8 +30,8 @@ type Card interface {
 	Refresh() error
 }
 
-// CardPort is the part of the table behind one port of a card.
-type CardPort interface {
+// AgentPort is the part of the table behind one port of a card.
+type AgentPort interface {
 	loop.Table
 	// Link returns the speed of the port in bit/s and its MTU in bytes of IP.
 	Link() (bps uint64, mtu uint32, err error)
@@ -41,33 +41,35 @@ type CardPort interface {
 	Fresh() (map[bpf.DestKey]uint32, error)
 }
 
-// CardOptions are what RunCard works with.
-type CardOptions struct {
-	Ports  []CardPort
-	Sharer *priority.Sharer // with the priorities of the nodes (S4.5); nil = they have none
+// AgentOptions are what RunAgent works with.
+type AgentOptions struct {
+	Ports []AgentPort
+	// Sharer returns a policy with the priorities of the nodes (S4.5), or nil if they have none. Each port
+	// gets one of its own, since destinations behind different ports share no link. nil: no priorities.
+	Sharer func() *priority.Sharer
 	Log    *slog.Logger
 	Ready  func() // called before the first tick
 	Beat   func() // called after each tick
 }
 
-// CardAgent evaluates the policy for the destinations of a card. The card itself measures and
+// Agent evaluates the policy for the destinations of a card. The card itself measures and
 // paces. Each port has a policy loop of its own, because its destinations share its link.
-type CardAgent struct {
-	card  Card
+type Agent struct {
+	card  AgentTable
 	log   *slog.Logger
 	ports []cardPort
 	valid bpf.PolicyParams // the parameters that were checked last
 }
 
 type cardPort struct {
-	CardPort
+	AgentPort
 	cfg  *bpf.Config
 	loop *loop.Loop
 }
 
-// NewCardAgent returns the agent of a card. clock is the card's.
-func NewCardAgent(c Card, o CardOptions) (*CardAgent, error) {
-	a := &CardAgent{card: c, log: o.Log}
+// NewAgent returns the agent of a card. Times are of the clock of the card.
+func NewAgent(c AgentTable, o AgentOptions) (*Agent, error) {
+	a := &Agent{card: c, log: o.Log}
 	for _, p := range o.Ports {
 		bps, mtu, err := p.Link()
 		if err != nil {
@@ -75,9 +77,13 @@ func NewCardAgent(c Card, o CardOptions) (*CardAgent, error) {
 		}
 		// The rate limiter of a card delays a packet at the head of its queue. So whether
 		// data waits is known by win_paced, as with the pacer police.
-		x := cardPort{CardPort: p, cfg: &bpf.Config{Pacer: bpf.PacerPolice, Mtu: mtu, LinkRateBps: bps}}
+		x := cardPort{AgentPort: p, cfg: &bpf.Config{Pacer: bpf.PacerPolice, Mtu: mtu, LinkRateBps: bps}}
+		var sharer *priority.Sharer
+		if o.Sharer != nil {
+			sharer = o.Sharer()
+		}
 		x.loop = loop.New(loop.Options{
-			Table: p, Config: x.cfg, Sharer: o.Sharer, Log: o.Log,
+			Table: p, Config: x.cfg, Sharer: sharer, Log: o.Log,
 			Clock: func() uint64 { now, _ := c.Now(); return now }, // a failure is reported by the next call of the table
 		})
 		a.ports = append(a.ports, x)
@@ -86,7 +92,7 @@ func NewCardAgent(c Card, o CardOptions) (*CardAgent, error) {
 }
 
 // Follow begins with nodes that were added, and forgets those that were removed.
-func (a *CardAgent) Follow() error {
+func (a *Agent) Follow() error {
 	if err := a.card.Refresh(); err != nil {
 		return err
 	}
@@ -110,7 +116,7 @@ func (a *CardAgent) Follow() error {
 }
 
 // params reads the parameters of the policy for all ports.
-func (a *CardAgent) params() error {
+func (a *Agent) params() error {
 	params, err := a.card.Params()
 	if err != nil {
 		return err
@@ -128,7 +134,7 @@ func (a *CardAgent) params() error {
 }
 
 // Evaluate makes one evaluation for each port. It returns the number of destinations.
-func (a *CardAgent) Evaluate() (total int, err error) {
+func (a *Agent) Evaluate() (total int, err error) {
 	now, err := a.card.Now()
 	if err != nil {
 		return 0, err
@@ -155,10 +161,10 @@ func (a *CardAgent) Evaluate() (total int, err error) {
 // followPeriod is the time within which nodes that were added or removed are noticed.
 const followPeriod = time.Second
 
-// RunCard runs the agent of a card until ctx ends, and then returns nil, or until the card fails.
+// RunAgent runs the agent of a card until ctx ends, and then returns nil, or until the card fails.
 // The card keeps the last rates.
-func RunCard(ctx context.Context, c Card, o CardOptions) error {
-	a, err := NewCardAgent(c, o)
+func RunAgent(ctx context.Context, c AgentTable, o AgentOptions) error {
+	a, err := NewAgent(c, o)
 	if err != nil {
 		return err
 	}
@@ -187,7 +193,7 @@ func RunCard(ctx context.Context, c Card, o CardOptions) error {
 }
 
 // tick makes an evaluation, and returns the time until the next one.
-func (a *CardAgent) tick() (time.Duration, error) {
+func (a *Agent) tick() (time.Duration, error) {
 	runtime.LockOSThread() // the cost is CPU time of this thread
 	defer runtime.UnlockOSThread()
 	start := threadTime()

@@ -134,7 +134,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Card returns the card.
+// AgentTable returns the card.
 func (d *Device) Card() *hwoffload.Card { return d.card }
 
 // Limits implements verbs.Device.

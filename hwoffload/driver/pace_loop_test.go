@@ -69,7 +69,7 @@ func (x *bottleneck) agent() {
 	if err := tab.Refresh(); err != nil {
 		x.t.Fatal(err)
 	}
-	a, err := driver.NewCardAgent(tab, driver.CardOptions{Ports: []driver.CardPort{tab.Port(0)}, Log: slog.New(slog.DiscardHandler)})
+	a, err := driver.NewAgent(tab, driver.AgentOptions{Ports: []driver.AgentPort{tab.Port(0)}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		x.t.Fatal(err)
 	}

@@ -11,14 +11,15 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 )
 
-func options(tab *driver.Table) driver.CardOptions {
-	return driver.CardOptions{
-		Ports: []driver.CardPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler),
+func options(tab *driver.Table) driver.AgentOptions {
+	return driver.AgentOptions{
+		Ports: []driver.AgentPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler),
 		Ready: func() {}, Beat: func() {},
 	}
 }
@@ -35,7 +36,7 @@ func TestNewEntries(t *testing.T) {
 	had := regs.DestOf(m, 3-1)
 	had.SetNode(3)
 	had.SetRateBps(7e9)
-	a, err := driver.NewCardAgent(tab, options(tab))
+	a, err := driver.NewAgent(tab, options(tab))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +70,22 @@ func TestNewEntries(t *testing.T) {
 	check(2, 50e9)
 }
 
+// Destinations behind different ports share no link, so each port has priorities of its own.
+func TestSharerOfEachPort(t *testing.T) {
+	tab := openTable(t, card.New())
+	if err := tab.SetNodes(1, []driver.Node{{2, addr(2), 0}, {3, addr(3), 1}}); err != nil {
+		t.Fatal(err)
+	}
+	o, sharers := options(tab), 0
+	o.Sharer = func() *priority.Sharer { sharers++; return priority.NewSharer() }
+	if _, err := driver.NewAgent(tab, o); err != nil {
+		t.Fatal(err)
+	}
+	if sharers != len(o.Ports) {
+		t.Errorf("%d sharers for %d ports", sharers, len(o.Ports))
+	}
+}
+
 // Parameters that do not fit together end the agent, and say where they are.
 func TestBadParams(t *testing.T) {
 	m := card.New()
@@ -76,7 +93,7 @@ func TestBadParams(t *testing.T) {
 	if err := tab.SetNodes(1, []driver.Node{{2, addr(2), 0}}); err != nil {
 		t.Fatal(err)
 	}
-	a, err := driver.NewCardAgent(tab, options(tab))
+	a, err := driver.NewAgent(tab, options(tab))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +102,7 @@ func TestBadParams(t *testing.T) {
 	if _, err := a.Evaluate(); !errors.As(err, &bad) || !strings.Contains(err.Error(), "block fourcase of the card") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := driver.NewCardAgent(tab, options(tab)); !errors.As(err, &bad) {
+	if _, err := driver.NewAgent(tab, options(tab)); !errors.As(err, &bad) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -107,7 +124,7 @@ func TestRunCardEnds(t *testing.T) {
 				stop()
 			}
 		}
-		err := driver.RunCard(ctx, tab, o)
+		err := driver.RunAgent(ctx, tab, o)
 		stop()
 		if fail == (err == nil) || fail && !strings.Contains(err.Error(), "the simulator has ended") || beats < 3 {
 			t.Errorf("fails %t: %v after %d ticks", fail, err, beats)

@@ -60,7 +60,7 @@ func benchmarkEvaluate(b *testing.B, socket bool, active int) {
 	if err := tab.SetNodes(0, list); err != nil {
 		b.Fatal(err)
 	}
-	a, err := driver.NewCardAgent(tab, options(tab))
+	a, err := driver.NewAgent(tab, options(tab))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func testBottleneck(t *testing.T, m carddemo.Card, setClock func(now uint64), ti
 	if err := tab.SetParams(*paramsFrom(params)); err != nil {
 		t.Fatal(err)
 	}
-	a, err := driver.NewCardAgent(tab, driver.CardOptions{Ports: []driver.CardPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler)})
+	a, err := driver.NewAgent(tab, driver.AgentOptions{Ports: []driver.AgentPort{tab.Port(0), tab.Port(1)}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

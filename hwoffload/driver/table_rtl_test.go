@@ -18,7 +18,7 @@ import (
 )
 
 // agentOver starts the agent of a card whose node 1 is the peer of a stream.
-func agentOver(t *testing.T, d hwoffload.Device, v *vectors.Vector) *driver.CardAgent {
+func agentOver(t *testing.T, d hwoffload.Device, v *vectors.Vector) *driver.Agent {
 	t.Helper()
 	c, err := hwoffload.Open(d)
 	if err != nil {
@@ -38,7 +38,7 @@ func agentOver(t *testing.T, d hwoffload.Device, v *vectors.Vector) *driver.Card
 	for i, w := range bpf.WordsOf(&first) {
 		c.W64(regs.DestBase+uint64(i)*8, w)
 	}
-	a, err := driver.NewCardAgent(tab, options(tab))
+	a, err := driver.NewAgent(tab, options(tab))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestAgentOverRTL(t *testing.T) {
 			now = e.At
 			s.SetClock(now, false)
 			if e.Evaluate {
-				for _, a := range []*driver.CardAgent{overRTL, overModel} {
+				for _, a := range []*driver.Agent{overRTL, overModel} {
 					if _, err := a.Evaluate(); err != nil {
 						t.Fatal(err)
 					}

@@ -22,8 +22,8 @@ import (
 )
 
 var (
-	_ driver.Card     = (*driver.Table)(nil)
-	_ driver.CardPort = (*driver.TablePort)(nil)
+	_ driver.AgentTable = (*driver.Table)(nil)
+	_ driver.AgentPort  = (*driver.TablePort)(nil)
 )
 
 const token = 41

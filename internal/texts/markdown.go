@@ -12,7 +12,7 @@ import (
 // MarkdownWidth is the largest number of columns in a line of a page.
 const MarkdownWidth = 200
 
-// FitMarkdown breaks the lines that have more than Width columns. Words that have no room in a cell
+// FitMarkdown breaks the lines that have more than MarkdownWidth columns. Words that have no room in a cell
 // of a table go to a further row, whose other cells are empty. The rest of an item of a
 // list is indented. Headings and code blocks stay, and so do words, links and images that
 // are longer than a line.

@@ -19,7 +19,7 @@ import (
 // and \x80 for a byte.
 func Printable(s string) string { return escape(s, "") }
 
-// PrintableWriter writes to W what Text would return, but keeps tabs and new lines. A character that is divided between two
+// PrintableWriter writes to W what Printable would return, but keeps tabs and new lines. A character that is divided between two
 // writes is not recognized. JSON remains the same JSON.
 type PrintableWriter struct{ W io.Writer }
 

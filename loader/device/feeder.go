@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// clientBudget is how many entries of one process an iteration of the engine takes, so that
+	// sessionBudget is how many entries of one process an iteration of the engine takes, so that
 	// a process with much work does not delay the packets of others. queueBudget is that of one
 	// queue in a row.
-	clientBudget = 256
-	queueBudget  = 64
+	sessionBudget = 256
+	queueBudget   = 64
 
 	// flushBudget is after how many work requests that were flushed an iteration takes no more: a bad
 	// entry flushes all of its queue pair.
@@ -137,16 +137,16 @@ func (c *session) take() (n int) {
 	look(c.sends)
 	c.collect()
 	look(c.receives)
-	n = c.takeFrom(&c.receives, clientBudget)
+	n = c.takeFrom(&c.receives, sessionBudget)
 	if len(c.receives) == 0 {
-		n += c.takeFrom(&c.sends, clientBudget-n)
+		n += c.takeFrom(&c.sends, sessionBudget-n)
 	}
 	return n
 }
 
 // look looks at the queues that takeFrom may serve.
 func look(list []*queue) {
-	for _, q := range list[:min(len(list), clientBudget)] {
+	for _, q := range list[:min(len(list), sessionBudget)] {
 		q.look()
 	}
 }

@@ -22,7 +22,7 @@ type queue struct {
 	recv    bool
 	number  uint32 // by which the doorbell names it
 	ended   bool   // nothing is taken: it was destroyed, or its ring is damaged
-	watched bool   // in client.watched
+	watched bool   // in session.watched
 	used    bool   // it had entries since the last review
 }
 
@@ -30,7 +30,7 @@ func newQueue(c *session, r ring.Ring, s ring.Shape) *queue {
 	return &queue{c: c, in: ring.NewConsumer(r), entry: make([]byte, s.EntryBytes)}
 }
 
-// pending reports whether the queue is in client.receives or client.sends.
+// pending reports whether the queue is in session.receives or session.sends.
 func (q *queue) pending() bool { return q.c.pending[q.number/64]&(1<<(q.number%64)) != 0 }
 
 // look finds out how many entries there are. take takes no others.

@@ -90,17 +90,17 @@ func TestDoorbellStorm(t *testing.T) {
 		}
 	}
 	storm()
-	for left := ring.Queues; left > 0; left -= clientBudget {
-		if c.take(); len(c.sends) != left-clientBudget {
-			t.Fatalf("%d rings are left of %d, want %d fewer", len(c.sends), left, clientBudget)
+	for left := ring.Queues; left > 0; left -= sessionBudget {
+		if c.take(); len(c.sends) != left-sessionBudget {
+			t.Fatalf("%d rings are left of %d, want %d fewer", len(c.sends), left, sessionBudget)
 		}
 	}
 	storm()
-	for i := range 3 * ring.Queues / clientBudget {
-		if n := c.take(); n > clientBudget {
-			t.Fatalf("iteration %d visits %d rings, want at most %d", i, n, clientBudget)
+	for i := range 3 * ring.Queues / sessionBudget {
+		if n := c.take(); n > sessionBudget {
+			t.Fatalf("iteration %d visits %d rings, want at most %d", i, n, sessionBudget)
 		}
-		if i < ring.Queues/clientBudget {
+		if i < ring.Queues/sessionBudget {
 			storm()
 		}
 	}

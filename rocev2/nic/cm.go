@@ -15,7 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// The communication manager of a device: package cm/service runs it, mad.go carries its messages. It
+// The communication manager of a device: package cmservice runs it, mad.go carries its messages. It
 // begins with the first session.
 
 var _ cm.Connector = (*Device)(nil)

@@ -464,7 +464,7 @@ func TestDistributionGroup(t *testing.T) {
 		"unknown queue pair":        {{QPN: 0xabcdef}},
 		"UC":                        {{QPN: uc.num}},
 		"another protection domain": {{QPN: rc.num}},
-		"out-of-order mode":         {{QPN: s.newOrderQP(4).num}},
+		"out-of-order mode":         {{QPN: s.newOOOQP(4).num}},
 		"one queue pair twice":      {{QPN: s.hub[0].num}, {QPN: s.hub[0].num, VA: 5}},
 		"a range without end":       {{QPN: s.hub[0].num, VA: ^uint64(0)}},
 	} {

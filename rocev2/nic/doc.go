@@ -88,7 +88,7 @@
 //
 // # The communication manager
 //
-//	cm.go        sessions of package cm; package cm/service runs the manager
+//	cm.go        sessions of package cm; package internal/cmservice runs the manager
 //	cm_rest.go   messages of connections that belong to nobody: the kernel's, or rejected here
 //	mad.go       queue pair 1: its messages, received and sent
 //	mad_path.go  the paths that they take

@@ -27,7 +27,7 @@ type forgedPair struct {
 func newForgedPair(t *testing.T, from samples.Peer, outOfOrder bool) *forgedPair {
 	f := &forgedPair{}
 	if outOfOrder {
-		p := newOrderPair(t, 1, 8)
+		p := newOOOPair(t, 1, 8)
 		f.l, f.x, f.y = p.loopback, p.qps[0], p.qps[1]
 		if err := f.y.PostRecv(&verbs.RecvWR{ID: 1}); err != nil {
 			t.Fatal(err)
@@ -207,7 +207,7 @@ func managed(f *forgedPair) bool { return f.l.e.count.rxMADs == 1 }
 // sent any number of messages without one, so the target has no bound for it.
 func TestForgedNotificationHidesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 1, 8)
+		p := newOOOPair(t, 1, 8)
 		for range 2 {
 			if err := p.qps[1].PostRecv(&verbs.RecvWR{}); err != nil {
 				t.Fatal(err)

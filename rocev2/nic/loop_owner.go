@@ -32,7 +32,7 @@ func (e *engine) pollUntil(ctx context.Context, c *CQ) bool {
 }
 
 // spins is how often an owner that does not sleep looks for packets and work between two
-// loopEngine: some 500 ns, which packets then do not spend waiting for half an empty one.
+// iterations: some 500 ns, which packets then do not spend waiting for half an empty one.
 const spins = 64
 
 func (l loopEngine) Spin() bool {

@@ -83,7 +83,7 @@ func newMADPort(d *Device) *madPort {
 	}
 }
 
-// Steer implements service.Transport.
+// Steer implements cmservice.Transport.
 func (t *madPort) Steer(s cm.Steer) error { return t.dev.dataplane.SteerMAD(s) }
 
 // counters returns the counters.
@@ -93,7 +93,7 @@ func (t *madPort) counters() madPathCounters {
 	return t.count
 }
 
-// Send implements service.Transport.
+// Send implements cmservice.Transport.
 func (t *madPort) Send(local, peer netip.Addr, m mad.Header) {
 	rank := rankAnswer
 	if !isAnswer(m) {

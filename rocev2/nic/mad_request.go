@@ -13,7 +13,7 @@ import (
 // one after the other never waits for a neighbour that does not answer, and such requests take no place of the
 // listener's backlog.
 
-// Reach implements service.Transport.
+// Reach implements cmservice.Transport.
 func (t *madPort) Reach(local, peer netip.Addr, proof cm.Proof, then func()) bool {
 	if t.dev.routes == nil { // a loopback device: it has no neighbours
 		return true

@@ -10,7 +10,7 @@ import (
 
 // Neither a packet nor a message of out-of-order mode allocates once all has its size.
 func TestOutOfOrderNoAllocations(t *testing.T) {
-	p := newOrderPair(t, 11, 64)
+	p := newOOOPair(t, 11, 64)
 	p.e.loopback.rounds = loopbackRounds
 	wr := verbs.SendWR{
 		Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{{Addr: p.keys[0].VA(), Len: 20_000, LKey: p.keys[0].LKey()}},

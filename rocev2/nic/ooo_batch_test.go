@@ -42,7 +42,7 @@ func always(d time.Duration) func() time.Duration { return func() time.Duration 
 // OACKs.
 func TestOutOfOrderBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 13, 64)
+		p := newOOOPair(t, 13, 64)
 		p.link = link{stamps: true, delay: 10 * time.Microsecond}
 		p.runOrder(100, 8, always(5*time.Microsecond)) // round trips of an idle engine
 		const messages = 500
@@ -61,7 +61,7 @@ func TestOutOfOrderBatches(t *testing.T) {
 func TestOutOfOrderStall(t *testing.T) {
 	for stall, again := range map[time.Duration]int{3 * time.Millisecond: 0, 30 * time.Millisecond: 16} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newOrderPair(t, 14, 64)
+			p := newOOOPair(t, 14, 64)
 			p.link = link{stamps: true, delay: 10 * time.Microsecond}
 			i, stalls := 0, 0
 			p.runOrder(1000, 32, func() time.Duration {

@@ -24,7 +24,7 @@ import (
 // memory does not change, and the queue pair is of use still.
 func TestOutOfOrderRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 3, 16)
+		p := newOOOPair(t, 3, 16)
 		before := bytes.Clone(p.mem[1])
 		bad := func(id uint64, op verbs.Op, edit func(*verbs.SendWR)) {
 			wr := verbs.SendWR{
@@ -65,7 +65,7 @@ func TestOutOfOrderRefused(t *testing.T) {
 // A notification without a receive work request waits for one: nothing is lost, and it comes once.
 func TestOutOfOrderNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 4, 16)
+		p := newOOOPair(t, 4, 16)
 		p.order(1, verbs.OpWriteNotify, 0, 100)
 		for range 200 {
 			if err := p.iterate(5 * time.Microsecond); err != nil {
@@ -90,7 +90,7 @@ func TestOutOfOrderNotReady(t *testing.T) {
 func TestOutOfOrderPeerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages = 3000 // more than package ooo has outstanding
-		p := newOrderPair(t, 5, 4096)
+		p := newOOOPair(t, 5, 4096)
 		for id := range uint64(messages) {
 			p.order(id, verbs.OpWrite, 0, 5000)
 		}
@@ -131,7 +131,7 @@ func TestOutOfOrderPeerGone(t *testing.T) {
 // again.
 func TestOutOfOrderStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 6, 128)
+		p := newOOOPair(t, 6, 128)
 		p.link.loss = 1 // nothing is answered
 		for _, to := range []verbs.State{verbs.StateErr, verbs.StateReset} {
 			for id := range uint64(100) {
@@ -181,7 +181,7 @@ func TestOutOfOrderLimits(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 7, 4)
+		p := newOOOPair(t, 7, 4)
 		x := p.qps[0]
 		if !qpn.OutOfOrder(x.num) {
 			t.Errorf("the number %#x does not show the mode", x.num)
@@ -208,7 +208,7 @@ func TestOutOfOrderLimits(t *testing.T) {
 		p.until()
 
 		plain := p.connect(verbs.RC, rocev2.PMTU1024, 4)
-		y := p.newOrderQP(4)
+		y := p.newOOOQP(4)
 		attr := verbs.DefaultAttr()
 		attr.PMTU = rocev2.PMTU1024
 		if err := verbs.Connect(fixedPath{y}, verbs.Endpoint{}, verbs.Endpoint{QPN: plain.num}, attr); err == nil {
@@ -235,7 +235,7 @@ func TestOutOfOrderUnannounced(t *testing.T) {
 	for _, announced := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLoopback(t, 8)
-			e, x := l.e, l.newOrderQP(4)
+			e, x := l.e, l.newOOOQP(4)
 			e.now = e.clock.now()
 			attr := verbs.DefaultAttr()
 			attr.PMTU = rocev2.PMTU1024

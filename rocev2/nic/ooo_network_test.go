@@ -39,8 +39,8 @@ func disorderedHosts(t *testing.T) ([]*engines.Host, *impair.Box) {
 	return hosts, box
 }
 
-// newOrderSide makes a side whose queue pair is in out-of-order mode.
-func newOrderSide(t *testing.T, h *engines.Host, size int) *side {
+// newOOOSide makes a side whose queue pair is in out-of-order mode.
+func newOOOSide(t *testing.T, h *engines.Host, size int) *side {
 	t.Helper()
 	s := newSide(t, h, verbs.RC, size)
 	if err := s.qp.Destroy(); err != nil {
@@ -56,7 +56,7 @@ func newOrderSide(t *testing.T, h *engines.Host, size int) *side {
 // oooSides are two connected queue pairs in out-of-order mode.
 func oooSides(t *testing.T, hosts []*engines.Host, size int, v6 bool) (a, b *side) {
 	t.Helper()
-	a, b = newOrderSide(t, hosts[0], size), newOrderSide(t, hosts[1], size)
+	a, b = newOOOSide(t, hosts[0], size), newOOOSide(t, hosts[1], size)
 	if err := engines.Connect(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}

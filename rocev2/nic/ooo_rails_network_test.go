@@ -42,7 +42,7 @@ func railSides(t *testing.T, hosts []*engines.Host, second [2]netip.Addr, size i
 	t.Helper()
 	var sides [2]*side
 	for i, h := range hosts {
-		s := newOrderSide(t, h, size)
+		s := newOOOSide(t, h, size)
 		if err := s.qp.(verbs.RailQP).UseRails(verbs.AddressVector{Dst: second[1-i]}); err != nil {
 			t.Fatal(err)
 		}

@@ -30,8 +30,8 @@ const oooMemoryLen = 1 << 20
 // oooPSNs are the first PSNs of the two. That of the first wraps after two windows.
 var oooPSNs = [2]rocev2.PSN{0xFFFE00, 0x7FFFFC}
 
-// newOrderQP makes a queue pair in the mode.
-func (l *loopback) newOrderQP(depth int) *QP { return l.newPayloadQP(depth, 0) }
+// newOOOQP makes a queue pair in the mode.
+func (l *loopback) newOOOQP(depth int) *QP { return l.newPayloadQP(depth, 0) }
 
 // newPayloadQP makes one with so much data in a packet, 0 = that of the PMTU.
 func (l *loopback) newPayloadQP(depth, payload int) *QP {
@@ -52,7 +52,7 @@ func (l *loopback) newPayloadQP(depth, payload int) *QP {
 	return x
 }
 
-func newOrderPair(t *testing.T, seed uint64, depth int) *oooPair {
+func newOOOPair(t *testing.T, seed uint64, depth int) *oooPair {
 	return newPayloadPair(t, seed, depth, 0)
 }
 
@@ -122,7 +122,7 @@ func (p *oooPair) until() {
 // A WRITE arrives, and completes at its source only.
 func TestOutOfOrderWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 1, 16)
+		p := newOOOPair(t, 1, 16)
 		p.order(7, verbs.OpWrite, 100, 5000)
 		p.until()
 		if c := p.got[7]; c.Status != verbs.StatusSuccess || c.Op != verbs.OpWrite || c.QPN != p.qps[0].num || len(p.recv) != 0 {
@@ -223,7 +223,7 @@ func testOrderImpaired(t *testing.T, payload int) {
 // The packets of a message take many UDP source ports, in the range of path identities.
 func TestOutOfOrderPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 9, 16)
+		p := newOOOPair(t, 9, 16)
 		p.order(1, verbs.OpWrite, 0, 30_000)
 		p.e.takePosts()
 		x, ports := p.qps[0], map[uint16]bool{}
@@ -243,7 +243,7 @@ func TestOutOfOrderPaths(t *testing.T) {
 // A packet of RC to a queue pair in the mode is counted, and does not show that its peer has the mode.
 func TestOutOfOrderOtherPacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 10, 16)
+		p := newOOOPair(t, 10, 16)
 		x := p.qps[0]
 		d := rocev2.Datagram{Src: us, Dst: us, Opcode: rocev2.RCSendOnly, DestQP: x.num, PKey: rocev2.DefaultPKey, AckReq: true}
 		b, err := d.AppendTo([]byte{12: 8, 13: 0})
@@ -261,7 +261,7 @@ func TestOutOfOrderOtherPacket(t *testing.T) {
 // again without need is recognised by the echo.
 func TestOutOfOrderStamps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newOrderPair(t, 12, 64)
+		p := newOOOPair(t, 12, 64)
 		p.e.config.ClockOffset = 1<<60 + 123_456_789
 		p.link = link{stamps: true, loss: .01, rate: 10e9, delay: 10 * time.Microsecond, jitter: 200 * time.Microsecond}
 		for id := range uint64(50) {

@@ -59,7 +59,7 @@ func TestLimits(t *testing.T) {
 func TestPayloadTooLong(t *testing.T) {
 	for _, op := range []verbs.Op{verbs.OpWrite, verbs.OpRead} {
 		w := wiretest.New(1)
-		nodes := w.NewOrderPair(1, 1e9, wiretest.Microsecond)
+		nodes := w.NewOOOPair(1, 1e9, wiretest.Microsecond)
 		cfg := config()
 		var got []verbs.Status
 		cfg.QPN, cfg.PeerQPN, cfg.Payload = 1, 2, 1392
@@ -130,7 +130,7 @@ func ip6(last byte) netip.Addr { return netip.AddrFrom16([16]byte{0xfd, 15: last
 // frame returns the length of an OWRITE with a stamp, in bytes of IP.
 func frame(t *testing.T, payload int, ipv6 bool) int {
 	w := wiretest.New(1)
-	nodes := w.NewOrderPair(1, 1e9, wiretest.Microsecond)
+	nodes := w.NewOOOPair(1, 1e9, wiretest.Microsecond)
 	o := rocev2.Datagram{
 		Src: nodes[0].Addr, Dst: nodes[1].Addr, Opcode: rocev2.OpOWrite, Payload: make([]byte, payload),
 		OOO: &rocev2.OOOFields{}, Stamp: &rocev2.Stamp{Flags: rocev2.StampT1},

@@ -20,7 +20,7 @@ func unequal(seed uint64, port int64, window, n int) *world {
 
 // unequalConfig is unequal with a configuration that is changed.
 func unequalConfig(seed uint64, port int64, n int, change func(*ooo.Config)) *world {
-	ops := make([]wiretest.OOOOp, n)
+	ops := make([]wiretest.OOOMessage, n)
 	for i := range ops {
 		ops[i] = write(32 << 10)
 	}
@@ -142,7 +142,7 @@ func TestDeadPath(t *testing.T) {
 func TestReorderingIsNotLoss(t *testing.T) {
 	for _, share := range []float64{0.1, 0.5, 1} {
 		for _, noStamp := range []bool{false, true} {
-			ops := make([]wiretest.OOOOp, 1000)
+			ops := make([]wiretest.OOOMessage, 1000)
 			for i := range ops {
 				ops[i] = write(16 << 10)
 			}
@@ -164,7 +164,7 @@ func TestReorderingIsNotLoss(t *testing.T) {
 // The route of the only path becomes five times as long. Its RTT is no queue, so the link is full again soon.
 func TestLongerRoute(t *testing.T) {
 	const before, after = 500, 1500
-	ops := make([]wiretest.OOOOp, before+after)
+	ops := make([]wiretest.OOOMessage, before+after)
 	for i := range ops {
 		ops[i] = write(32 << 10)
 	}

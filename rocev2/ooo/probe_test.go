@@ -12,8 +12,8 @@ import (
 )
 
 // sparse returns n messages for a world that posts one at a time.
-func sparse(n, length int) []wiretest.OOOOp {
-	ops := make([]wiretest.OOOOp, n)
+func sparse(n, length int) []wiretest.OOOMessage {
+	ops := make([]wiretest.OOOMessage, n)
 	for i := range ops {
 		ops[i] = write(length)
 	}

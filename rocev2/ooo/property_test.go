@@ -15,15 +15,15 @@ import (
 )
 
 // messages returns n random messages: WRITE with and without notification, and READ.
-func messages(seed uint64, n, longest int) []wiretest.OOOOp {
+func messages(seed uint64, n, longest int) []wiretest.OOOMessage {
 	rng := rand.New(rand.NewPCG(seed, 9))
-	ops := make([]wiretest.OOOOp, n)
+	ops := make([]wiretest.OOOMessage, n)
 	for i := range ops {
 		op := &ops[i]
-		*op = wiretest.OOOOp{Op: verbs.OpWrite, Notify: true, Len: rng.IntN(longest + 1)}
+		*op = wiretest.OOOMessage{Op: verbs.OpWrite, Notify: true, Len: rng.IntN(longest + 1)}
 		switch rng.IntN(8) {
 		case 0, 1:
-			*op = wiretest.OOOOp{Op: verbs.OpRead, Len: op.Len}
+			*op = wiretest.OOOMessage{Op: verbs.OpRead, Len: op.Len}
 		case 2:
 			op.Notify = false
 		case 3:
@@ -34,7 +34,7 @@ func messages(seed uint64, n, longest int) []wiretest.OOOOp {
 }
 
 // dataPackets counts the packets with data.
-func dataPackets(ops []wiretest.OOOOp, payload int) (reads, writes uint64) {
+func dataPackets(ops []wiretest.OOOMessage, payload int) (reads, writes uint64) {
 	for _, op := range ops {
 		switch n := uint64((op.Len + payload - 1) / payload); {
 		case op.Len == 0:

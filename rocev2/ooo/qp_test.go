@@ -133,9 +133,9 @@ func TestClose(t *testing.T) {
 // Queue pairs of one host work at the same time, and their message ids do not meet.
 func TestTwoQueuePairs(t *testing.T) {
 	w := newWorld(5, config(), 2, 8, messages(5, 2000, 3000))
-	second := wiretest.NewOrderApp(w.nodes[0], w.nodes[1], config(), 10, 8, 3000)
+	second := wiretest.NewOOOApp(w.nodes[0], w.nodes[1], config(), 10, 8, 3000)
 	ops := messages(6, 2000, 3000)
-	second.Next = func(i int) (op wiretest.OOOOp, ok bool) {
+	second.Next = func(i int) (op wiretest.OOOMessage, ok bool) {
 		if ok = i < len(ops); ok {
 			op = ops[i]
 		}

@@ -56,7 +56,7 @@ func TestUnequalRails(t *testing.T) {
 func TestAnswersOnRail(t *testing.T) {
 	w := unequalRails(1, 200, 100e6, 300e6)
 	writes := w.app.Next
-	w.app.Next = func(i int) (wiretest.OOOOp, bool) {
+	w.app.Next = func(i int) (wiretest.OOOMessage, bool) {
 		op, ok := writes(i)
 		if i%2 != 0 {
 			op.Op, op.Notify = verbs.OpRead, false

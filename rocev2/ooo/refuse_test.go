@@ -27,7 +27,7 @@ const regionLen = 1 << 14
 
 func newPair(t *testing.T, cfg ooo.Config, queueSize int) *pair {
 	p := &pair{Wire: wiretest.New(1)}
-	p.nodes = p.NewOrderPair(1, 10e9, 5*wiretest.Microsecond)
+	p.nodes = p.NewOOOPair(1, 10e9, 5*wiretest.Microsecond)
 	for i, n := range p.nodes {
 		c := cfg
 		c.QPN, c.PeerQPN = uint32(11+i), uint32(12-i)

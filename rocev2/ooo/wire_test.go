@@ -25,18 +25,18 @@ func config() ooo.Config {
 }
 
 // newWorld makes an application that posts ops in turn, slots at a time.
-func newWorld(seed uint64, cfg ooo.Config, links, slots int, ops []wiretest.OOOOp) *world {
+func newWorld(seed uint64, cfg ooo.Config, links, slots int, ops []wiretest.OOOMessage) *world {
 	w := &world{Wire: wiretest.New(seed)}
 	cfg.Seed = seed
 	longest := 1
 	for _, op := range ops {
 		longest = max(longest, op.Len)
 	}
-	w.nodes = w.NewOrderPair(links, 10e9, 5*wiretest.Microsecond)
-	w.app = wiretest.NewOrderApp(w.nodes[0], w.nodes[1], cfg, 9, slots, longest)
-	w.app.Next = func(i int) (wiretest.OOOOp, bool) {
+	w.nodes = w.NewOOOPair(links, 10e9, 5*wiretest.Microsecond)
+	w.app = wiretest.NewOOOApp(w.nodes[0], w.nodes[1], cfg, 9, slots, longest)
+	w.app.Next = func(i int) (wiretest.OOOMessage, bool) {
 		if i >= len(ops) {
-			return wiretest.OOOOp{}, false
+			return wiretest.OOOMessage{}, false
 		}
 		return ops[i], true
 	}
@@ -67,15 +67,15 @@ func (w *world) run(t testing.TB) {
 	}
 }
 
-func write(n int) wiretest.OOOOp {
-	return wiretest.OOOOp{Op: verbs.OpWrite, Notify: true, Len: n}
+func write(n int) wiretest.OOOMessage {
+	return wiretest.OOOMessage{Op: verbs.OpWrite, Notify: true, Len: n}
 }
 
 // The three packets of a WRITE arrive in each order: memory is whole, and the message notified
 // once.
 func TestPermutations(t *testing.T) {
 	for i, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		w := newWorld(uint64(i), config(), 1, 1, []wiretest.OOOOp{write(2500)})
+		w := newWorld(uint64(i), config(), 1, 1, []wiretest.OOOMessage{write(2500)})
 		var arrived []int
 		delay := map[rocev2.PSN]qp.Time{}
 		for at, packet := range order {

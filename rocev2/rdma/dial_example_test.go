@@ -65,7 +65,7 @@ func echoServer(dev verbs.Device, address string, options ...rdma.Option) io.Clo
 	return l
 }
 
-// Both ends have a key pair and know the public key of the other one, mostly from files (package keyfile). The
+// Both ends have a key pair and know the public key of the other one, mostly from files (package seal). The
 // connection is encrypted, or there is none.
 func ExampleWithEncryption() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -16,7 +16,7 @@ import (
 )
 
 // sweepCommand runs `softroce-xdp perf` over operations, services, sizes, MTUs, PMTUs, queue pairs and depths
-// (package sweep), and prints a table.
+// (package netbench), and prints a table.
 func sweepCommand() *cobra.Command {
 	o := netbench.Options{}
 	var match string

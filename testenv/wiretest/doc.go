@@ -12,8 +12,8 @@
 //	Endpoint  endpoint.go  an application on one queue pair, that knows what must
 //	                       come out of everything that it and its peer posted
 //	Scenario  scenario.go  random operations under random faults
-//	OOONode ordernode.go an engine with queue pairs of out-of-order mode (S3), and
-//	OOOApp  orderapp.go  an application on one of them
+//	OOONode ooo_node.go an engine with queue pairs of out-of-order mode (S3), and
+//	OOOApp  ooo_app.go  an application on one of them
 //
 // Everything random comes from the seed of the Wire, so a run can be repeated.
 package wiretest

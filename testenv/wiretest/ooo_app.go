@@ -12,8 +12,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// OOOOp is one message of an OOOApp.
-type OOOOp struct {
+// OOOMessage is one message of an OOOApp.
+type OOOMessage struct {
 	Op     verbs.Op // OpWrite or OpRead
 	Notify bool
 	Len    int
@@ -28,8 +28,8 @@ type OOOOp struct {
 // missing byte shows. While no message has the slot, nothing may be written to it.
 type OOOApp struct {
 	QP   *ooo.QP
-	Next func(i int) (OOOOp, bool) // the message to post next, if there is one
-	Done func(i int)               // or nil; after the end of message i was reported
+	Next func(i int) (OOOMessage, bool) // the message to post next, if there is one
+	Done func(i int)                    // or nil; after the end of message i was reported
 
 	Posted    int
 	Completed int
@@ -53,7 +53,7 @@ type OOOApp struct {
 type oooSlot struct {
 	off       int
 	i         int // the message that has it
-	op        OOOOp
+	op        OOOMessage
 	want      []byte
 	busy      bool
 	notified  bool
@@ -63,9 +63,9 @@ type oooSlot struct {
 // oooQueue is the notification receive queue of the application at the peer.
 const oooQueue = 7
 
-// NewOrderApp makes an application on node with queue pairs at both ends. slots messages of up to
+// NewOOOApp makes an application on node with queue pairs at both ends. slots messages of up to
 // slotLen bytes may be outstanding.
-func NewOrderApp(node, peer *OOONode, cfg ooo.Config, qpn uint32, slots, slotLen int) *OOOApp {
+func NewOOOApp(node, peer *OOONode, cfg ooo.Config, qpn uint32, slots, slotLen int) *OOOApp {
 	a := &OOOApp{node: node, peer: peer, slotLen: slotLen, byMessage: map[uint64]*oooSlot{}}
 	cfg.QPN, cfg.PeerQPN, cfg.Complete = qpn, qpn|0x800000, a.complete
 	if cfg.Messages == 0 {
@@ -154,7 +154,7 @@ func (a *OOOApp) work() {
 }
 
 // post posts a message that has this slot. It returns false if the queue pair is full.
-func (a *OOOApp) post(s *oooSlot, op OOOOp) bool {
+func (a *OOOApp) post(s *oooSlot, op OOOMessage) bool {
 	from, to := a.sides[0], a.sides[1]
 	if op.Op == verbs.OpRead {
 		from, to = to, from

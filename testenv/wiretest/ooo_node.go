@@ -57,8 +57,8 @@ type oooQP struct {
 	timer qp.Time
 }
 
-// NewOrderPair returns two nodes that are connected by n links in each direction.
-func (w *Wire) NewOrderPair(n int, rate int64, delay qp.Time) [2]*OOONode {
+// NewOOOPair returns two nodes that are connected by n links in each direction.
+func (w *Wire) NewOOOPair(n int, rate int64, delay qp.Time) [2]*OOONode {
 	var nodes [2]*OOONode
 	for i := range nodes {
 		nodes[i] = &OOONode{

@@ -2,10 +2,10 @@
 
 package published
 
-// This is ExpressPass (Cho et al., SIGCOMM 2017), data that waits
+// This file and expresspass_receiver.go are ExpressPass (Cho et al., SIGCOMM 2017), data that waits
 // for credit packets that switches rate-limit, as pure state
-// machines for comparison with the product's own policies. Credits is the
-// receiver's side of a flow, Sender the other. They use floats, keep no clock and
+// machines for comparison with the product's own policies. CreditReceiver
+// is the receiver's side of a flow, CreditSender the other. They use floats, keep no clock and
 // draw no random numbers. Times are nanoseconds.
 //
 // Facts are from the paper and from its simulator, kaist-ina/ns2-xpass. As an

@@ -97,7 +97,7 @@ func (f *HPCCFlow) Rate() float64 { return f.window * 8e9 / float64(f.p.BaseRTTN
 func (f *HPCCFlow) U() float64 { return f.u }
 
 // Ack takes an acknowledgement of everything below acked with the telemetry of
-// its data packet, when sent is what will be sent next. Hops beyond MaxHops are
+// its data packet, when sent is what will be sent next. Hops beyond HPCCMaxHops are
 // not looked at.
 func (f *HPCCFlow) Ack(hops []HPCCHop, acked, sent uint64) {
 	hops = hops[:min(len(hops), HPCCMaxHops)]

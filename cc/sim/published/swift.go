@@ -7,9 +7,9 @@ package published
 // window, as a pure state machine for comparison with the product's own policies.
 // It uses floats and keeps no clock. Times are nanoseconds, windows packets.
 //
-// Google published the algorithm and not its parameters. Default takes the
+// Google published the algorithm and not its parameters. SwiftDefault takes the
 // values uet-htsim calls its guesses for what does not depend on the network, and
-// scales the delays to the unloaded round trip; see Default.
+// scales the delays to the unloaded round trip; see SwiftDefault.
 
 import (
 	"fmt"

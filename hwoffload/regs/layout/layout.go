@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package layout has the types that describe the registers of the card: blocks, registers and
-// fields. Internal to this project. Package def reads them from the definition, and package regs
+// fields. Internal to this project. Command gen reads them from the definition, and package regs
 // has them as a table.
 package layout
 

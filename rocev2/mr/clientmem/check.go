@@ -104,7 +104,7 @@ func (p *Process) checkPages(addr, end uint64, write bool) error {
 		for i := 0; i+8 <= n; i += 8 {
 			e := binary.NativeEndian.Uint64(buf[i:])
 			if e&(pagePresent|pageSwapped) == 0 {
-				return fmt.Errorf("procmem: %w: page %#x; populate the memory before registration (procmem.Populate, MADV_POPULATE_WRITE); beyond the end of a file, and in memory of a device, there are none", ErrNotPresent, at)
+				return fmt.Errorf("procmem: %w: page %#x; populate the memory before registration (clientmem.Populate, MADV_POPULATE_WRITE); beyond the end of a file, and in memory of a device, there are none", ErrNotPresent, at)
 			}
 			if write && e&pageUffdWrite != 0 {
 				return fmt.Errorf("procmem: %w: page %#x is write-protected by userfaultfd; lift that or register without local write", verbs.ErrAccess, at)

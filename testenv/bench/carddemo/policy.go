@@ -31,7 +31,7 @@ const (
 )
 
 // showPolicy has `softroce-card attach` set the rates of a card whose RTL runs in Verilator. The RTL has no
-// data path: the traffic is that of package fluid, and its feedback enters the RTL as packets.
+// data path: the traffic is that of fluid.go, and its feedback enters the RTL as packets.
 func showPolicy(ctx context.Context, p *product) (err error) {
 	step("The RTL of the card in Verilator. Data to node 2 passes a bottleneck, data to node 3 does not.")
 	simulated, err := rtl.Start(ctx)

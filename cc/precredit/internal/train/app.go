@@ -14,7 +14,7 @@ import (
 type sample struct {
 	x     precredit.Normalized
 	known bool // the application said its size
-	sizes int  // index in workload.All
+	sizes int  // index in scenario.All
 	small bool
 }
 

@@ -181,8 +181,8 @@ func (a *app) runCard(cmd *cobra.Command, id *cardID, s *attachSettings, c *hwof
 	path := a.cardStatePath(id)
 	defer os.Remove(path)
 	var beat time.Time
-	o := driver.CardOptions{
-		Sharer: s.file.Sharer(), Log: a.log.AgentLogger(cmd.ErrOrStderr()).With("card", id.name),
+	o := driver.AgentOptions{
+		Sharer: s.file.Sharer, Log: a.log.AgentLogger(cmd.ErrOrStderr()).With("card", id.name),
 		Ready: func() {
 			if err = state.write(path); err != nil {
 				stop() // the other commands would not find the card
@@ -201,7 +201,7 @@ func (a *app) runCard(cmd *cobra.Command, id *cardID, s *attachSettings, c *hwof
 	for i := range uint32(regs.PortsCount) {
 		o.Ports = append(o.Ports, t.Port(i))
 	}
-	if failed := driver.RunCard(ctx, t, o); failed != nil {
+	if failed := driver.RunAgent(ctx, t, o); failed != nil {
 		return failed
 	}
 	return err

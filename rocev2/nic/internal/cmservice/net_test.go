@@ -62,7 +62,7 @@ func (n *network) uint32() uint32 {
 	return n.rand.Uint32()
 }
 
-// Send implements service.Transport.
+// Send implements cmservice.Transport.
 func (e *end) Send(local, peer netip.Addr, m mad.Header) {
 	n := e.net
 	n.mu.Lock()
@@ -75,12 +75,12 @@ func (e *end) Send(local, peer netip.Addr, m mad.Header) {
 	time.AfterFunc(delay, func() { n.ends[peer].svc.Receive(local, peer, m, n.proof) })
 }
 
-// Reach implements service.Transport.
+// Reach implements cmservice.Transport.
 func (e *end) Reach(_, _ netip.Addr, _ cm.Proof, then func()) bool {
 	return e.reach == nil || e.reach(then)
 }
 
-// Steer implements service.Transport.
+// Steer implements cmservice.Transport.
 func (e *end) Steer(s cm.Steer) error {
 	if e.gate != nil {
 		<-e.gate

@@ -31,7 +31,7 @@ func newOutOfOrder(payload int, notify bool) maker {
 }
 
 func makeOutOfOrder(w *wiretest.Wire, f wiretest.Faults, on events, payload int, notify bool) transport {
-	t := &outOfOrder{notify: notify, nodes: w.NewOrderPair(1, portRate, delay)}
+	t := &outOfOrder{notify: notify, nodes: w.NewOOOPair(1, portRate, delay)}
 	cfg := ooo.Config{
 		PMTU: rocev2.PMTU1024, Payload: payload, Window: 4 * window, InFlight: window, Messages: ooo.MaxMessages,
 		InitialRTO: ooo.Millisecond, MinRTO: ooo.Millisecond, Seed: w.Rand.Uint64(),
