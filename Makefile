@@ -194,7 +194,7 @@ rtl-report: ## docs/card/card-rtl.txt: what the modules of hwoffload/rtl take of
 	$(GO) run ./hwoffload/rtl/rtltool report
 
 .PHONY: sim-real
-sim-real: build ## out/simreal.txt: scenarios on this machine with the product attached, compared with the simulator (root)
+sim-real: build ## out/simreal.txt: scenarios on this machine with softroce-xdp attached, compared with the simulator (root)
 	mkdir -p out
 	SOFTROCE_REPORT=$(CURDIR)/out $(GO) test -tags timing -count=1 -v -timeout 30m -run TestSimulationAndReality $(AS_ROOT) ./testenv/experiments/rates
 

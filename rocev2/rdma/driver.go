@@ -36,11 +36,14 @@ var drivers = struct {
 
 func init() { Register(DefaultDriver, DriverFunc(openServer)) }
 
+// ServerConfig is the configuration of the driver "server" (WithConfig).
+type ServerConfig = client.Config
+
 // openServer is the driver of the device that the agent serves.
 func openServer(ctx context.Context, name string, config any) (verbs.Device, error) {
-	c, ok := config.(client.Config)
+	c, ok := config.(ServerConfig)
 	if !ok && config != nil {
-		return nil, fmt.Errorf("the configuration is a %T; use client.Config or nil", config)
+		return nil, fmt.Errorf("the configuration is a %T; use rdma.ServerConfig or nil", config)
 	}
 	d, err := client.Open(ctx, name, c)
 	if err != nil {
