@@ -76,10 +76,10 @@ test: lint check-generate build check-unit check-install test-go ## everything; 
 test-go:
 	rm -rf out/gotest
 	all=$$($(GO) list ./...) && \
-	$(GOTEST) run race -race -timeout 30m $(AS_ROOT) ./testenv/wiretest $$(echo "$$all" | grep -v -e /testenv/ -e '/cmd/softroce-xdp$$' -e '/cmd/softroce-pool$$' -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run race -race -timeout 30m $(AS_ROOT) ./testenv/wiretest $$(echo "$$all" | grep -v -e /testenv/ $(foreach p,$(PROGRAMS),-e '/cmd/$(p)$$') -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
 	$(GOTEST) run simulated -timeout 30m $(foreach p,$(SIMULATED),./$(p))
 	$(GOTEST) run vectors -timeout 30m $(AS_ROOT) ./bpf -run '^TestCardVectors$$' -args -card.streams=5000
-	$(GOTEST) run race-cli -race -timeout 30m $(AS_ROOT) ./cmd/softroce-xdp ./cmd/softroce-pool
+	$(GOTEST) run race-cli -race -p 1 -timeout 30m $(AS_ROOT) $(addprefix ./cmd/,$(PROGRAMS))
 	$(GOTEST) run race-nic -race -timeout 30m $(AS_ROOT) ./rocev2/nic
 	all=$$($(GO) list ./testenv/...) && \
 	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) ./cmd/softroce-xdp ./cmd/softroce-pool ./rocev2/nic $$(echo "$$all" | grep -v '/testenv/wiretest$$')
