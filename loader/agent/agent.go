@@ -6,6 +6,18 @@
 //
 // The state of each destination is in the destination table: an agent that is started
 // after another one was killed continues with it.
+//
+//	agent.go               start, the tick, and the end
+//	control.go             HELLO, HELLO_ACK and RATE_LIMIT are built and sent; rawsock.go has the sockets
+//	sources.go             one HELLO for each source address; internal/discovery decides when
+//	echo.go                ECHO for data that nothing acknowledges
+//	ratelimit.go           a congested receiver limits the rate of its senders
+//	ratelimit_received.go  limits that other receivers have sent
+//	follow_iface.go        the name, MTU, MAC address and state of the interface are followed
+//	addrs.go               its addresses are followed
+//	entries.go, sweep.go   entries of the destination table begin, and are removed when idle
+//	engine.go, rdma.go     the NIC that the agent serves, and the rdma device of the kernel
+//	watch.go               what others have changed is repaired or reported
 package agent
 
 import (
