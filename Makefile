@@ -214,6 +214,9 @@ man: build ## out/man, from the text of the commands
 COMPLETIONS := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 UNITS       := $(DESTDIR)$(PREFIX)/lib/systemd/system
 
+# Removes the man pages, also those of commands that older versions had.
+RM_MAN      := for p in $(PROGRAMS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man8/$$p.8 $(DESTDIR)$(PREFIX)/share/man/man8/$$p-*.8; done
+
 # Root's PATH may have no Go, and what root builds belongs to root: this builds nothing.
 .PHONY: install
 install: ## binaries, man pages, systemd unit, shell completion; `make` builds them
@@ -222,17 +225,27 @@ install: ## binaries, man pages, systemd unit, shell completion; `make` builds t
 		{ echo "install: bin/$$p or its man pages are missing: run \`make\` first, as yourself" >&2; exit 1; }; \
 	done
 	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/etc/softroce-xdp $(UNITS) $(COMPLETIONS)
+	$(RM_MAN)
 	install -m 755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/sbin
 	install -m 644 out/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	sed 's|@PREFIX@|$(PREFIX)|' packaging/softroce-xdp@.service.in > $(UNITS)/softroce-xdp@.service
 	for p in $(PROGRAMS); do bin/$$p completion bash > $(COMPLETIONS)/$$p || exit 1; done
 
-# The configuration, attached interfaces and their state stay: `softroce-xdp detach --all` goes before.
+# The configuration stays. What is attached would have no program to detach it: it is refused, unless files of another
+# root are removed (DESTDIR).
 .PHONY: uninstall
 uninstall: ## removes what install has installed, and no configuration
+	@program=$(PREFIX)/sbin/softroce-xdp; \
+	if [ -z "$(DESTDIR)" ] && [ -x "$$program" ] && attached=$$("$$program" status || :) && \
+		[ -n "$$attached" ] && [ "$$attached" != "no interface is attached" ]; then \
+		printf '%s\n' "$$attached" >&2; \
+		echo "uninstall: an interface is attached. Run \`systemctl disable --now softroce-xdp@IF\` if systemd has started its agent," \
+			"and \`softroce-xdp detach IF\`, for each IF; then uninstall again" >&2; \
+		exit 1; \
+	fi
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/sbin/,$(PROGRAMS)) $(addprefix $(COMPLETIONS)/,$(PROGRAMS)) $(UNITS)/softroce-xdp@.service
-	for p in $(PROGRAMS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man8/$$p.8 $(DESTDIR)$(PREFIX)/share/man/man8/$$p-*.8; done
-	-rmdir $(DESTDIR)/etc/softroce-xdp 2>/dev/null
+	$(RM_MAN)
+	[ ! -d $(DESTDIR)/etc/softroce-xdp ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/softroce-xdp
 
 .PHONY: clean
 clean: ## bin and out; the caches of the test machines stay

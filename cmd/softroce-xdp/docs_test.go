@@ -31,7 +31,7 @@ func TestDocsOperations(t *testing.T) {
 	}
 	var codes strings.Builder
 	codes.WriteString("| code | meaning | |\n|---|---|---|\n")
-	for _, c := range cli.ExitCodes {
+	for _, c := range cli.ExitCodes("") {
 		fmt.Fprintf(&codes, "| %d | %s | %s |\n", c.Number, c.Meaning, c.Detail)
 	}
 	var families strings.Builder

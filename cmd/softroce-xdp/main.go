@@ -45,6 +45,6 @@ policy sets each destination's rate from them. All other traffic passes untouche
 	root.AddCommand(attach.Commands(a, log)...)
 	root.AddCommand(show.Commands(a)...)
 	root.AddCommand(perf.New(a, log), ping.New(a), key.New(), compute.New(a), decode.New())
-	root.AddCommand(newSiblings()...)
+	root.AddCommand(newSiblings(root.PersistentFlags())...)
 	return root
 }

@@ -5,10 +5,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,19 +33,33 @@ var siblings = []sibling{
 	{"sim", "Simulate congestion control, packet by packet (softroce-sim)", nil},
 }
 
-// newSiblings makes the commands that execute the other programs.
-func newSiblings() (all []*cobra.Command) {
+// newSiblings makes the commands that execute the other programs. inherited are the flags of softroce-xdp.
+func newSiblings(inherited *pflag.FlagSet) (all []*cobra.Command) {
 	for _, s := range siblings {
-		all = append(all, &cobra.Command{
+		cmd := &cobra.Command{
 			Use:   s.name + " [ARG]...",
 			Short: s.short,
 			Long:  fmt.Sprintf("%s executes the program %s, which has a help of its own: %[2]s --help.", strings.ToUpper(s.name[:1])+s.name[1:], s.program()),
 			// The arguments are those of the other program.
-			DisableFlagParsing: true,
-			RunE:               s.run,
-		})
+			DisableFlagParsing:    true,
+			DisableFlagsInUseLine: true,
+			ValidArgsFunction:     s.complete,
+			RunE:                  s.run,
+		}
+		hideInherited(cmd, inherited)
+		all = append(all, cmd)
 	}
 	return all
+}
+
+// hideInherited leaves flags out of help, man page and completion of a command: a hidden flag of the command has the
+// name of each.
+func hideInherited(cmd *cobra.Command, inherited *pflag.FlagSet) {
+	inherited.VisitAll(func(f *pflag.Flag) {
+		hidden := *f
+		hidden.Hidden = true
+		cmd.Flags().AddFlag(&hidden)
+	})
 }
 
 // program returns the name of the program.
@@ -60,6 +76,29 @@ func (s *sibling) run(cmd *cobra.Command, args []string) error {
 	}
 	// The flags before the name of the command are the first arguments.
 	return fmt.Errorf("%s: %w", path, unix.Exec(path, append([]string{path}, args...), os.Environ()))
+}
+
+// complete returns the completions of the program.
+func (s *sibling) complete(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if s.check(cmd.Root().PersistentFlags(), args) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	path, err := s.find()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	out, err := exec.Command(path, slices.Concat([]string{cobra.ShellCompRequestCmd}, args, []string{toComplete})...).Output()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	// The last line is a colon and the directive.
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	last := len(lines) - 1
+	directive, err := strconv.Atoi(strings.TrimPrefix(lines[last], ":"))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return lines[:last], cobra.ShellCompDirective(directive)
 }
 
 // check refuses flags of softroce-xdp that the program does not have.
@@ -86,11 +125,16 @@ func (s *sibling) find() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	adjacent := filepath.Join(filepath.Dir(self), s.program())
-	if path, err := exec.LookPath(adjacent); err == nil {
+	path, err := exec.LookPath(filepath.Join(filepath.Dir(self), s.program()))
+	var cause *exec.Error
+	switch {
+	case err == nil:
 		return path, nil
+	case !errors.Is(err, fs.ErrNotExist) && errors.As(err, &cause):
+		// The cause is not wrapped: root has no more permission to execute the file.
+		return "", fmt.Errorf("%s cannot be executed: %v: install it again, or remove it if the one in PATH is meant", cause.Name, cause.Err)
 	}
-	path, err := exec.LookPath(s.program())
+	path, err = exec.LookPath(s.program())
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf("%s is not installed, neither in %s nor in PATH: `make install` installs it, or `go install github.com/softroce/softroce-xdp/cmd/%[1]s@latest`",
 			s.program(), filepath.Dir(self))

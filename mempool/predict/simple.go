@@ -7,7 +7,7 @@ import "math"
 // Simple is a predictor without a network. All of them predict one value for the next periods, in pages.
 // A margin on top of it makes an allocation of the prediction.
 type Simple interface {
-	// Name is the name in `pool status`.
+	// Name is the name in `softroce-pool status`.
 	Name() string
 	// Observe adds the need of a period.
 	Observe(need float64)

@@ -12,7 +12,7 @@ package scenario
 type Scenario struct {
 	Name  string `yaml:"name"`
 	Title string `yaml:"title"`
-	// About says what the experiment shows, for `sim show` and the report.
+	// About says what the experiment shows, for `softroce-sim show` and the report.
 	About string `yaml:"about"`
 	// Group is the table of the report that it stands in.
 	Group Group `yaml:"group"`

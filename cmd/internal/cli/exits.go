@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -22,28 +24,47 @@ const (
 	exitNo     = 3
 )
 
-// exitCode is one of them with its meaning.
-type exitCode struct {
+// ExitCode is one of them with its meaning.
+type ExitCode struct {
 	Number  int
 	Meaning string
 	Detail  string
 }
 
-// ExitCodes are shown by the help, the man pages and docs/run/operations.md.
-var ExitCodes = []exitCode{
+var exitCodes = []ExitCode{
 	{ExitOK, "done", "where something was checked, the answer is yes"},
 	{exitUsage, "the command line is wrong, or a file that it names", "the message says what is allowed; nothing was done"},
 	{exitSystem, "the system could not do it", "also where the output could not be written"},
-	{exitNo, "checked, and the answer is no", "`softroce-xdp decode` found a wrong ICRC, `softroce-sim run --check` a criterion that is missed, " +
-		"`softroce-xdp perf --check` wrong data, `softroce-xdp ping` a round trip that was lost or wrong data, " +
-		"`softroce-pool join --check` or `softroce-pool map` wrong data, " +
-		"`softroce-xdp status --check` or `softroce-card status --check` a problem or nothing attached, " +
+	{exitNo, "checked, and the answer is no", ""}, // negative has the details
+}
+
+// negative has the commands of each program that end with exitNo, and what they have found.
+var negative = []struct{ program, found string }{
+	{"softroce-xdp", "`softroce-xdp decode` found a wrong ICRC, `softroce-xdp perf --check` wrong data, " +
+		"`softroce-xdp ping` a round trip that was lost or wrong data, `softroce-xdp status --check` a problem or nothing attached, " +
 		"`softroce-xdp features` that something required is missing"},
+	{"softroce-pool", "`softroce-pool join --check` or `softroce-pool map` found wrong data"},
+	{"softroce-card", "`softroce-card status --check` found a problem or nothing attached"},
+	{"softroce-sim", "`softroce-sim run --check` found a criterion that is missed"},
+}
+
+// ExitCodes returns the exit codes with the details of a program, or of all programs for "".
+// Man pages show the former, docs/run/operations.md shows the latter.
+func ExitCodes(program string) []ExitCode {
+	var found []string
+	for _, n := range negative {
+		if program == "" || program == n.program {
+			found = append(found, n.found)
+		}
+	}
+	codes := slices.Clone(exitCodes)
+	codes[exitNo].Detail = strings.Join(found, ", ")
+	return codes
 }
 
 // ExitNumbers returns the codes.
 func ExitNumbers() (all []int) {
-	for _, c := range ExitCodes {
+	for _, c := range exitCodes {
 		all = append(all, c.Number)
 	}
 	return all
@@ -64,7 +85,7 @@ func Usage(err error) error { return usageError{error: err} }
 // PlainUsage makes an error in a file that the command line names one of the command line.
 func PlainUsage(err error) error { return usageError{error: err, plain: true} }
 
-// Usagef is usage of a new error.
+// Usagef is Usage of a new error.
 func Usagef(format string, args ...any) error {
 	return Usage(fmt.Errorf(format, args...))
 }
@@ -77,7 +98,7 @@ func (e noError) Unwrap() error { return e.error }
 // No makes an error the negative result of a check.
 func No(err error) error { return noError{err} }
 
-// AnswerNo is no of a new error.
+// AnswerNo is No of a new error.
 func AnswerNo(format string, args ...any) error { return No(fmt.Errorf(format, args...)) }
 
 // exitOf returns the exit code of an error. parsed: the command line was accepted, so errors

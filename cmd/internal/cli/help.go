@@ -157,7 +157,7 @@ const exitHeading = "\n\nExit codes:"
 func exitHelp() string {
 	var b strings.Builder
 	b.WriteString(exitHeading)
-	for _, c := range ExitCodes {
+	for _, c := range exitCodes {
 		fmt.Fprintf(&b, "\n  %d  %s", c.Number, c.Meaning)
 	}
 	return b.String()

@@ -33,7 +33,7 @@ func (l *LogFlags) Logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// AgentLogger is logger for an agent, which other hosts and local users can cause to write lines: it limits them.
+// AgentLogger is Logger for an agent, which other hosts and local users can cause to write lines: it limits them.
 func (l *LogFlags) AgentLogger(w io.Writer) *slog.Logger {
 	return slog.New(limitLines(l.Logger(w).Handler()))
 }

@@ -24,7 +24,7 @@ func (p *Program) newMan() *cobra.Command {
 			}
 			root := p.complete()
 			root.DisableAutoGenTag = true
-			addExitStatus(root)
+			p.addExitStatus(root)
 			// The date is SOURCE_DATE_EPOCH, which the Makefile sets to the commit's.
 			return doc.GenManTree(root, &doc.GenManHeader{
 				Title: strings.ToUpper(p.Name), Section: "8", Source: p.Name + " " + Version, Manual: "softroce-xdp",
@@ -33,19 +33,19 @@ func (p *Program) newMan() *cobra.Command {
 	}
 }
 
-// addExitStatus gives every page a section on the exit codes.
-func addExitStatus(c *cobra.Command) {
+// addExitStatus gives every page a section on the exit codes of the program.
+func (p *Program) addExitStatus(c *cobra.Command) {
 	var b strings.Builder
 	text, _, _ := strings.Cut(c.Long, exitHeading)
 	if b.WriteString(text); text == "" {
 		b.WriteString(c.Short)
 	}
 	b.WriteString("\n\n# EXIT STATUS\n")
-	for _, x := range ExitCodes {
+	for _, x := range ExitCodes(p.Name) {
 		fmt.Fprintf(&b, "**%d**  %s: %s.\n\n", x.Number, x.Meaning, x.Detail)
 	}
 	c.Long = b.String()
 	for _, sub := range c.Commands() {
-		addExitStatus(sub)
+		p.addExitStatus(sub)
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 // The text exposition format, version 0.0.4
 // (https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format). The encoder of the
-// Prometheus project (github.com/prometheus/common/expfmt) imports net/http and protobuf: linked into this
-// binary, which the agent is too, it takes 1.0 to 2.7 MB of the agent's memory. It is the judge in the tests.
+// Prometheus project (github.com/prometheus/common/expfmt) imports net/http and protobuf. It would be linked into
+// softroce-xdp, and so into the agent, where it takes 1.0 to 2.7 MB of memory. The tests compare with it.
 
 // MetricFamily is a metric of Prometheus.
 type MetricFamily struct {

@@ -26,11 +26,11 @@ type Program struct {
 	Name        string
 	TableLayout uint32 // version of the BPF table that it reads or writes; 0 = none
 
-	// root returns the root command with its flags and subcommands, each time a new one.
+	// Root returns the root command with its flags and subcommands, each time a new one.
 	Root func() *cobra.Command
-	// misuse reports whether an error of another package is one of the command line. nil: none is.
+	// Misuse reports whether an error of another package is one of the command line. nil: none is.
 	Misuse func(error) bool
-	// hint returns what to do about an error whose text does not say it; "" = nothing is known. nil: for no error.
+	// Hint returns what to do about an error whose text does not say it; "" = nothing is known. nil: for no error.
 	Hint func(error) string
 }
 

@@ -131,7 +131,7 @@ type listOf[T comparable] struct {
 }
 
 // ListVar makes a flag of a list, which holds its default.
-func ListVar[T comparable](dst *[]T, what string, parse func(string) (T, error)) listOf[T] {
+func ListVar[T comparable](dst *[]T, what string, parse func(string) (T, error)) pflag.Value {
 	return listOf[T]{dst, what, parse, new(bool)}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // simulateCommand simulates the RTL of the card until it is interrupted. Drivers connect to the
-// socket that it makes, for example with `softroce-xdp card status unix:/run/card.sock`. The clock
+// socket that it makes, for example with `softroce-card status unix:/run/card.sock`. The clock
 // of the card follows CLOCK_MONOTONIC.
 func simulateCommand(ctx context.Context, args []string) error {
 	if len(args) != 1 {

@@ -21,9 +21,9 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Bench is a node that measures its accesses to the pool. Its memory is a vmm.Region: Local bytes are local, and
+// benchmark is a node that measures its accesses to the pool. Its memory is a vmm.Region: Local bytes are local, and
 // all of it is Size.
-type Bench struct {
+type benchmark struct {
 	Device      verbs.Device
 	Server      string // "host:port"
 	Node        node.Config
@@ -35,26 +35,26 @@ type Bench struct {
 	Joined func(*node.Node) // called with the connection; nil for nobody
 }
 
-// Figures are the results of Bench.
-type Figures struct {
+// benchFigures are the results of benchmark.
+type benchFigures struct {
 	Size  uint64 `json:"size_bytes"`
 	Local uint64 `json:"local_bytes"`
 	// Read is a READ of 4096 bytes, one after the other, without the memory manager.
-	Read Figure `json:"read_4k"`
+	Read benchFigure `json:"read_4k"`
 	// PageOut is a page that eviction writes to the pool while the memory is filled, many at a time.
-	PageOut Figure `json:"page_out"`
+	PageOut benchFigure `json:"page_out"`
 	// Random is an access to a page that is not local, one after the other.
-	Random Figure `json:"random_page_in"`
+	Random benchFigure `json:"random_page_in"`
 	// RandomWrite is a WriteAt of a random page, local or not.
-	RandomWrite Figure `json:"random_write"`
+	RandomWrite benchFigure `json:"random_write"`
 	// Sequential is an access of 64 KiB, one after the other from the first page to the last.
-	Sequential Figure `json:"sequential_64k"`
+	Sequential benchFigure `json:"sequential_64k"`
 	// SequentialWrite is a WriteAt of 64 KiB.
-	SequentialWrite Figure `json:"sequential_write_64k"`
+	SequentialWrite benchFigure `json:"sequential_write_64k"`
 }
 
-// Figure is a number of accesses.
-type Figure struct {
+// benchFigure is a number of accesses.
+type benchFigure struct {
 	Count uint64 `json:"count"`
 	P50   int64  `json:"p50_ns"`
 	P99   int64  `json:"p99_ns"`
@@ -82,10 +82,10 @@ func (m *meter) add(d time.Duration, bytes int) {
 	m.ended = time.Now()
 }
 
-func (m *meter) figure() Figure {
+func (m *meter) figure() benchFigure {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := Figure{Count: uint64(m.hist.TotalCount()), P50: m.hist.ValueAtQuantile(50), P99: m.hist.ValueAtQuantile(99)}
+	f := benchFigure{Count: uint64(m.hist.TotalCount()), P50: m.hist.ValueAtQuantile(50), P99: m.hist.ValueAtQuantile(99)}
 	if d := m.ended.Sub(m.began); d > 0 {
 		f.Rate = uint64(float64(8*m.bytes) / d.Seconds())
 	}
@@ -113,11 +113,11 @@ func (s timedStore) WritePages(list []vmm.Request) {
 	s.Store.WritePages(timed)
 }
 
-// ErrSpace: the pool does not have the space that a Bench needs.
-var ErrSpace = errors.New("the pool lends too little")
+// errSpace: the pool does not have the space that a benchmark needs.
+var errSpace = errors.New("the pool lends too little")
 
 // Run joins the pool, measures, and leaves it.
-func (b *Bench) Run(ctx context.Context) (f Figures, err error) {
+func (b *benchmark) Run(ctx context.Context) (f benchFigures, err error) {
 	joining, cancel := context.WithTimeout(ctx, b.Timeout)
 	defer cancel()
 	b.Node.Demand = b.Size
@@ -145,7 +145,7 @@ func (b *Bench) Run(ctx context.Context) (f Figures, err error) {
 }
 
 // waitForSpace waits until the lease has the pages that cannot be local.
-func (b *Bench) waitForSpace(ctx context.Context, n *node.Node) error {
+func (b *benchmark) waitForSpace(ctx context.Context, n *node.Node) error {
 	for {
 		leased := n.Lease().Bytes()
 		if leased >= b.Size {
@@ -159,13 +159,13 @@ func (b *Bench) waitForSpace(ctx context.Context, n *node.Node) error {
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err() // the user wants no answer any more
 			}
-			return fmt.Errorf("%w: %s of %s after %v: see `softroce-pool status`", ErrSpace, cli.Bytes(leased), cli.Bytes(b.Size), b.Timeout)
+			return fmt.Errorf("%w: %s of %s after %v: see `softroce-pool status`", errSpace, cli.Bytes(leased), cli.Bytes(b.Size), b.Timeout)
 		}
 	}
 }
 
 // each repeats an access for Length.
-func (b *Bench) each(ctx context.Context, access func(i int) error) error {
+func (b *benchmark) each(ctx context.Context, access func(i int) error) error {
 	end := time.Now().Add(b.Length)
 	for i := 0; time.Now().Before(end); i++ {
 		if err := ctx.Err(); err != nil {
@@ -179,7 +179,7 @@ func (b *Bench) each(ctx context.Context, access func(i int) error) error {
 }
 
 // raw measures READs of 4096 bytes of the first slab.
-func (b *Bench) raw(ctx context.Context, n *node.Node) (Figure, error) {
+func (b *benchmark) raw(ctx context.Context, n *node.Node) (benchFigure, error) {
 	slab, page, m := n.Lease().Slabs[0], make([]byte, node.PageBytes), newMeter()
 	err := b.each(ctx, func(i int) error {
 		begin := time.Now()
@@ -193,7 +193,7 @@ func (b *Bench) raw(ctx context.Context, n *node.Node) (Figure, error) {
 const scanBytes = 64 << 10
 
 // manage measures accesses by the memory manager.
-func (b *Bench) manage(ctx context.Context, n *node.Node, f *Figures) error {
+func (b *benchmark) manage(ctx context.Context, n *node.Node, f *benchFigures) error {
 	pool, err := pages.New(n, pages.Config{Demand: b.Size})
 	if err != nil {
 		return err
@@ -233,7 +233,7 @@ func (b *Bench) manage(ctx context.Context, n *node.Node, f *Figures) error {
 	f.Random = in.figure()
 	scan := func(i int) int64 { return int64(i) * scanBytes % (r.Size() / scanBytes * scanBytes) }
 	for _, x := range []struct {
-		to     *Figure
+		to     *benchFigure
 		access func(i int) (int, error)
 	}{
 		{&f.RandomWrite, func(int) (int, error) { return r.WriteAt(page, at()) }},
@@ -254,14 +254,14 @@ func (b *Bench) manage(ctx context.Context, n *node.Node, f *Figures) error {
 	return nil
 }
 
-// WriteFigures prints figures.
-func WriteFigures(w io.Writer, f Figures) error {
+// writeFigures prints figures.
+func writeFigures(w io.Writer, f benchFigures) error {
 	fmt.Fprintf(w, "%s of memory, %s of it local\n", cli.Bytes(f.Size), cli.Bytes(f.Local))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ACCESS\tCOUNT\tP50\tP99\tBIT/S")
 	for _, x := range []struct {
 		name string
-		f    Figure
+		f    benchFigure
 	}{
 		{"READ of 4 KiB", f.Read}, {"page out", f.PageOut}, {"page in, random", f.Random}, {"write of a page, random", f.RandomWrite},
 		{"read of 64 KiB, sequential", f.Sequential}, {"write of 64 KiB, sequential", f.SequentialWrite},

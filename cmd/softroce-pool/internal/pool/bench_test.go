@@ -15,8 +15,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
 
-// bench returns a Bench of 2 MiB, a quarter of them local, at a server with a number of bytes.
-func bench(t *testing.T, bytes uint64) (*Bench, *server.Server) {
+// bench returns a benchmark of 2 MiB, a quarter of them local, at a server with a number of bytes.
+func bench(t *testing.T, bytes uint64) (*benchmark, *server.Server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
@@ -30,7 +30,7 @@ func bench(t *testing.T, bytes uint64) (*Bench, *server.Server) {
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() { cancel(); <-done; _ = dev.Close() })
-	return &Bench{
+	return &benchmark{
 		Device: dev, Server: s.Addr().String(), Node: node.Config{Name: "bench", Period: 50 * time.Millisecond}, Timeout: time.Minute,
 		Size: 2 << 20, Local: 512 << 10, Length: 200 * time.Millisecond, Seed: 1,
 	}, s
@@ -43,7 +43,7 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, x := range map[string]Figure{
+	for name, x := range map[string]benchFigure{
 		"read": f.Read, "page out": f.PageOut, "random": f.Random, "random write": f.RandomWrite, "sequential": f.Sequential, "sequential write": f.SequentialWrite,
 	} {
 		if x.Count == 0 || x.P50 <= 0 || x.P99 < x.P50 || x.Rate == 0 {
@@ -57,7 +57,7 @@ func TestBench(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	var text strings.Builder
-	if err := WriteFigures(&text, f); err != nil || !strings.HasPrefix(text.String(), "2MiB of memory, 512KiB of it local\n") {
+	if err := writeFigures(&text, f); err != nil || !strings.HasPrefix(text.String(), "2MiB of memory, 512KiB of it local\n") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 }
@@ -67,7 +67,7 @@ func TestBenchWithoutSpace(t *testing.T) {
 	b, s := bench(t, 1<<20)
 	b.Timeout = 2 * time.Second
 	_, err := b.Run(t.Context())
-	if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), "1MiB of 2MiB") {
+	if !errors.Is(err, errSpace) || !strings.Contains(err.Error(), "1MiB of 2MiB") {
 		t.Errorf("%v", err)
 	}
 	if c := s.Status(); len(c.Nodes) != 0 {
@@ -85,7 +85,7 @@ func TestBenchInterrupted(t *testing.T) {
 	defer n.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.waitForSpace(ctx, n); !errors.Is(err, context.Canceled) || errors.Is(err, ErrSpace) {
+	if err := b.waitForSpace(ctx, n); !errors.Is(err, context.Canceled) || errors.Is(err, errSpace) {
 		t.Errorf("%v", err)
 	}
 }

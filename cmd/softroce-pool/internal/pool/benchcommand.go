@@ -44,7 +44,7 @@ measured in the same run, is what to compare with.`,
 }
 
 // bench returns what the flags say.
-func (p *benchFlags) bench() (b Bench, err error) {
+func (p *benchFlags) bench() (b benchmark, err error) {
 	if b.Size, err = cli.ParseBytes(p.bytes); err != nil {
 		return b, cli.Usage(fmt.Errorf("--bytes: %w", err))
 	}
@@ -82,6 +82,6 @@ func (p *benchFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 		if p.json {
 			return cli.WriteJSON(cmd.OutOrStdout(), figures)
 		}
-		return WriteFigures(cmd.OutOrStdout(), figures)
+		return writeFigures(cmd.OutOrStdout(), figures)
 	})
 }

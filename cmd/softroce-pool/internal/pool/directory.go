@@ -118,7 +118,7 @@ func reachable(dev verbs.Device, at net.Addr) (string, error) {
 // runSpread joins all servers of a directory.
 func (p *joinFlags) runSpread(a *host.App, cmd *cobra.Command, d directory.Directory, demand uint64) error {
 	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
-		j := Spreader{
+		j := spreader{
 			Device: dev, Directory: d, Config: spread.Config{
 				Name: p.name, Period: p.period, Demand: demand, Mirror: p.mirror, Joined: keepTicket(a.RunDir, p.name, cmd.ErrOrStderr()),
 			},
@@ -139,7 +139,7 @@ func (p *clientFlags) statusOf(cmd *cobra.Command, d directory.Directory) error 
 	if p.json {
 		return cli.WriteJSON(cmd.OutOrStdout(), append([]directory.Server{}, list...))
 	}
-	return WriteServers(cmd.OutOrStdout(), list)
+	return writeServers(cmd.OutOrStdout(), list)
 }
 
 // oneOf checks that a command has either a host or a directory.

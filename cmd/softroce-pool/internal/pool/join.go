@@ -17,11 +17,11 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// ErrData: a page that was read is not what was written to it.
-var ErrData = errors.New("wrong data")
+// errData: a page that was read is not what was written to it.
+var errData = errors.New("wrong data")
 
-// Joiner is a node that leases memory and, with Check, uses it.
-type Joiner struct {
+// joiner is a node that leases memory and, with Check, uses it.
+type joiner struct {
 	Device  verbs.Device
 	Server  string // "host:port"
 	Node    node.Config
@@ -34,8 +34,8 @@ type Joiner struct {
 	Joined func(*node.Node) // called for each connection; nil for nobody
 }
 
-// Line is what Joiner prints at the start of each period, with JSON.
-type Line struct {
+// joinLine is what joiner prints at the start of each period, with JSON.
+type joinLine struct {
 	Period   uint32 `json:"period"`
 	Slabs    int    `json:"slabs"`
 	Leased   uint64 `json:"leased_bytes"`
@@ -46,7 +46,7 @@ type Line struct {
 // Run joins the pool, and leaves it when ctx ends or after Count periods. A node that the server has
 // removed ends without an error. A connection that was lost is made again, while the server keeps the
 // lease.
-func (j *Joiner) Run(ctx context.Context) error {
+func (j *joiner) Run(ctx context.Context) error {
 	n, err := j.join(ctx)
 	if err != nil {
 		return err
@@ -84,14 +84,14 @@ func withConnection(err error) bool {
 }
 
 // text is where lines for people go.
-func (j *Joiner) text() io.Writer {
+func (j *joiner) text() io.Writer {
 	if j.JSON {
 		return io.Discard
 	}
 	return j.Out
 }
 
-func (j *Joiner) join(ctx context.Context) (*node.Node, error) {
+func (j *joiner) join(ctx context.Context) (*node.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
 	defer cancel()
 	n, err := node.Join(ctx, j.Device, j.Server, j.Node)
@@ -105,7 +105,7 @@ func (j *Joiner) join(ctx context.Context) (*node.Node, error) {
 }
 
 // again joins with the ticket of a connection that has ended, until the server no longer keeps its lease.
-func (j *Joiner) again(ctx context.Context, old *node.Node) (*node.Node, error) {
+func (j *joiner) again(ctx context.Context, old *node.Node) (*node.Node, error) {
 	_ = old.Close() // it has ended
 	j.Node.Ticket = old.Ticket()
 	for end := time.Now().Add(old.Hold()); ; {
@@ -129,7 +129,7 @@ func (j *Joiner) again(ctx context.Context, old *node.Node) (*node.Node, error) 
 }
 
 // use uses the leases of a connection until it ends, ctx does, or Count periods have passed (nil).
-func (j *Joiner) use(ctx context.Context, n *node.Node, periods *uint64) error {
+func (j *joiner) use(ctx context.Context, n *node.Node, periods *uint64) error {
 	for last := uint32(0); ; {
 		select {
 		case <-ctx.Done():
@@ -156,7 +156,7 @@ func (j *Joiner) use(ctx context.Context, n *node.Node, periods *uint64) error {
 	}
 }
 
-func (j *Joiner) print(l Line) error {
+func (j *joiner) print(l joinLine) error {
 	if j.JSON {
 		return json.NewEncoder(j.Out).Encode(l)
 	}
@@ -166,8 +166,8 @@ func (j *Joiner) print(l Line) error {
 }
 
 // period returns what is to be returned, and checks the rest.
-func (j *Joiner) period(ctx context.Context, n *node.Node, l node.Lease) (line Line, err error) {
-	line = Line{Period: l.Period, Leased: l.Bytes()}
+func (j *joiner) period(ctx context.Context, n *node.Node, l node.Lease) (line joinLine, err error) {
+	line = joinLine{Period: l.Period, Leased: l.Bytes()}
 	for _, s := range l.Slabs {
 		if !s.Return.IsZero() {
 			line.Returned += s.Remote.Len
@@ -207,7 +207,7 @@ func checkSlab(ctx context.Context, n *node.Node, s node.Slab, period uint32) er
 			return err
 		}
 		if fill(want, period, s.Number, at); string(page) != string(want) {
-			return fmt.Errorf("slab %d, offset %d: %w", s.Number, at, ErrData)
+			return fmt.Errorf("slab %d, offset %d: %w", s.Number, at, errData)
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ func TestJoinerInterrupted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		config := b.Node
 		config.Demand = 4 << 20
-		j := Joiner{
+		j := joiner{
 			Device: b.Device, Server: b.Server, Node: config, Timeout: b.Timeout, Check: true,
 			Out: &onFirst{call: func() { time.AfterFunc(time.Duration(delay)*time.Millisecond, cancel) }},
 		}
@@ -65,7 +65,7 @@ func TestJoinerRemoved(t *testing.T) {
 			_, err := node.Remove(t.Context(), b.Device, b.Server, config.Name, func(net.Addr) (node.Ticket, error) { return ticket, nil })
 			removed <- err
 		}
-		j := Joiner{
+		j := joiner{
 			Device: b.Device, Server: b.Server, Node: config, Timeout: b.Timeout, Check: true,
 			Out:    &onFirst{call: func() { time.AfterFunc(time.Duration(delay)*time.Millisecond, remove) }},
 			Joined: func(n *node.Node) { ticket = n.Ticket() },

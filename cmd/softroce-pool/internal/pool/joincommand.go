@@ -102,7 +102,7 @@ func (p *joinFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
-		j := Joiner{
+		j := joiner{
 			Device: dev, Server: at, Node: config, Timeout: p.timeout, Count: p.count,
 			Check: p.check, JSON: p.json, Out: cmd.OutOrStdout(), Joined: keepTicket(a.RunDir, p.name, cmd.ErrOrStderr()),
 		}
@@ -124,7 +124,7 @@ func (p *clientFlags) withDevice(a *host.App, cmd *cobra.Command, f func(context
 
 // wrongData makes wrong data the answer "no" of a check.
 func wrongData(err error) error {
-	if errors.Is(err, ErrData) {
+	if errors.Is(err, errData) {
 		return cli.No(err)
 	}
 	return err
@@ -183,5 +183,5 @@ func (p *clientFlags) print(w io.Writer, s lease.Status) error {
 	if p.json {
 		return cli.WriteJSON(w, s)
 	}
-	return WriteStatus(w, s)
+	return writeStatus(w, s)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/vmm/exercise"
 )
 
-// MapTable does the work of package exercise on a map, and prints a line for each step.
-type MapTable struct {
+// mapTable does the work of package exercise on a map, and prints a line for each step.
+type mapTable struct {
 	Map  *vmm.Map
 	Out  io.Writer
 	JSON bool
@@ -25,8 +25,8 @@ type MapTable struct {
 	head bool
 }
 
-// MapLine is what MapTable prints at the end of each step, with JSON.
-type MapLine struct {
+// mapLine is what mapTable prints at the end of each step, with JSON.
+type mapLine struct {
 	exercise.Step
 	Read       uint64 `json:"read_pages"`       // from the pool, for an access
 	Prefetched uint64 `json:"prefetched_pages"` // from the pool, in advance
@@ -36,7 +36,7 @@ type MapLine struct {
 }
 
 // Exercise does the work. A page that cannot be had is a *vmm.PageError.
-func (t *MapTable) Exercise(ctx context.Context, c exercise.Config) (err error) {
+func (t *mapTable) Exercise(ctx context.Context, c exercise.Config) (err error) {
 	if t.last, err = t.Map.Stats(); err != nil {
 		return err
 	}
@@ -44,12 +44,12 @@ func (t *MapTable) Exercise(ctx context.Context, c exercise.Config) (err error) 
 	return errors.Join(lost, err)
 }
 
-func (t *MapTable) step(s exercise.Step) error {
+func (t *mapTable) step(s exercise.Step) error {
 	now, err := t.Map.Stats()
 	if err != nil {
 		return err
 	}
-	line := MapLine{
+	line := mapLine{
 		Step: s, Read: now.PageIns - t.last.PageIns, Prefetched: now.Prefetched - t.last.Prefetched, Written: now.PageOuts - t.last.PageOuts,
 		Local: now.Resident, Stored: now.Stored,
 	}
@@ -60,7 +60,7 @@ func (t *MapTable) step(s exercise.Step) error {
 	return t.print(line)
 }
 
-func (t *MapTable) print(l MapLine) error {
+func (t *mapTable) print(l mapLine) error {
 	const columns = "%-7s %9s %10s %9s %10s %9s %9s %9s %9s %9s\n"
 	if !t.head {
 		t.head = true

@@ -105,7 +105,7 @@ func (p *mapFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 	if err != nil {
 		return err
 	}
-	t := MapTable{Map: m, Out: cmd.OutOrStdout(), JSON: p.json}
+	t := mapTable{Map: m, Out: cmd.OutOrStdout(), JSON: p.json}
 	for round := uint64(0); round < p.repeat && err == nil; round++ {
 		err = t.Exercise(ctx, exercise.Config{Seed: p.seed + round, Accesses: int(p.accesses)})
 	}

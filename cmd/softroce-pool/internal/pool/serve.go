@@ -38,7 +38,7 @@ func newServe(a *host.App) *cobra.Command {
 Who can reach the port can lease memory. Nodes access their own space only. With --state,
 leases survive a restart of the server; the data in the pool does not.
 With --directory, nodes find the server in an etcd, and can take memory of several servers.
-Serve needs no privileges where the agent serves the device (attach --nic).`,
+Serve needs no privileges where the agent serves the device (softroce-xdp attach --nic).`,
 		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(a, cmd) },
 	}

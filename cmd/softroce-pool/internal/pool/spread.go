@@ -23,8 +23,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Spreader is a node that leases memory of all servers of a directory and, with Check, uses it.
-type Spreader struct {
+// spreader is a node that leases memory of all servers of a directory and, with Check, uses it.
+type spreader struct {
 	Device    verbs.Device
 	Directory directory.Directory
 	Config    spread.Config
@@ -37,8 +37,8 @@ type Spreader struct {
 	printing sync.Mutex // Out: connections report by goroutines of their own
 }
 
-// SpreadLine is what Spreader prints in each period, with JSON.
-type SpreadLine struct {
+// spreadLine is what spreader prints in each period, with JSON.
+type spreadLine struct {
 	Period  uint64 `json:"period"`
 	Checked int    `json:"checked_pages"`
 	Lost    int    `json:"lost_pages"`    // that were written, and had no copy any more
@@ -56,7 +56,7 @@ type checker struct {
 }
 
 // Run joins the servers, and leaves them when ctx ends or after Count periods.
-func (j *Spreader) Run(ctx context.Context) error {
+func (j *spreader) Run(ctx context.Context) error {
 	j.Config.PageBytes = pageBytes
 	j.Config.Report = j.report
 	opening, cancel := context.WithTimeout(ctx, j.Timeout)
@@ -81,7 +81,7 @@ func unlessInterrupted(ctx context.Context, err error) error {
 }
 
 // report prints what happens to the connections.
-func (j *Spreader) report(server string, err error) {
+func (j *spreader) report(server string, err error) {
 	j.printing.Lock()
 	defer j.printing.Unlock()
 	switch {
@@ -95,9 +95,9 @@ func (j *Spreader) report(server string, err error) {
 	}
 }
 
-func (j *Spreader) use(ctx context.Context, c *checker) error {
+func (j *spreader) use(ctx context.Context, c *checker) error {
 	for period := uint64(1); ; period++ {
-		line := SpreadLine{Period: period}
+		line := spreadLine{Period: period}
 		if j.Check {
 			if err := c.check(ctx, &line, int64(j.Config.Demand/pageBytes)); err != nil {
 				return err
@@ -119,7 +119,7 @@ func (j *Spreader) use(ctx context.Context, c *checker) error {
 }
 
 // check reads what earlier periods have written, writes all pages, and reads them.
-func (c *checker) check(ctx context.Context, line *SpreadLine, count int64) error {
+func (c *checker) check(ctx context.Context, line *spreadLine, count int64) error {
 	for _, write := range []bool{false, true} {
 		for number := range count {
 			if ctx.Err() != nil {
@@ -132,7 +132,7 @@ func (c *checker) check(ctx context.Context, line *SpreadLine, count int64) erro
 			case err == nil:
 			case errors.Is(err, pages.ErrNoRoom), errors.Is(err, spread.ErrNoServer):
 				line.NoRoom++
-			case errors.Is(err, ErrData):
+			case errors.Is(err, errData):
 				return err
 			default: // it is lost, or its server is going
 				line.Lost++
@@ -163,7 +163,7 @@ func (c *checker) page(number int64, period uint64, write bool) error {
 	}
 	want := make([]byte, pageBytes)
 	if fill(want, uint32(last), 0, uint64(number)); string(c.data) != string(want) {
-		return fmt.Errorf("page %d: %w", number, ErrData)
+		return fmt.Errorf("page %d: %w", number, errData)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (c *checker) access(start func([]vmm.Request), number int64) error {
 	return <-done
 }
 
-func (j *Spreader) print(l SpreadLine) error {
+func (j *spreader) print(l spreadLine) error {
 	j.printing.Lock()
 	defer j.printing.Unlock()
 	if j.JSON {
@@ -192,8 +192,8 @@ func (j *Spreader) print(l SpreadLine) error {
 	return err
 }
 
-// WriteServers prints the servers of a directory.
-func WriteServers(w io.Writer, list []directory.Server) error {
+// writeServers prints the servers of a directory.
+func writeServers(w io.Writer, list []directory.Server) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, "no servers")
 		return err

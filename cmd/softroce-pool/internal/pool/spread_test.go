@@ -35,7 +35,7 @@ func (w *exclusive) Write(b []byte) (int, error) {
 // What the connections report, by any goroutine, does not get in between the lines of the periods.
 func TestSpreaderPrintsOneByOne(t *testing.T) {
 	var out exclusive
-	j := Spreader{Out: &out}
+	j := spreader{Out: &out}
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
@@ -46,7 +46,7 @@ func TestSpreaderPrintsOneByOne(t *testing.T) {
 		})
 	}
 	for range 500 {
-		if err := j.print(SpreadLine{Status: spread.Status{}}); err != nil {
+		if err := j.print(spreadLine{Status: spread.Status{}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,12 +60,12 @@ func TestSpreaderPrintsOneByOne(t *testing.T) {
 func TestSpreaderInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	wrong := fmt.Errorf("page 7: %w", ErrData)
+	wrong := fmt.Errorf("page 7: %w", errData)
 	for _, x := range []struct {
 		ctx       context.Context
 		err, want error
 	}{
-		{t.Context(), nil, nil}, {t.Context(), wrong, ErrData}, {ctx, nil, nil}, {ctx, ctx.Err(), nil}, {ctx, wrong, ErrData},
+		{t.Context(), nil, nil}, {t.Context(), wrong, errData}, {ctx, nil, nil}, {ctx, ctx.Err(), nil}, {ctx, wrong, errData},
 	} {
 		if got := unlessInterrupted(x.ctx, x.err); !errors.Is(got, x.want) || (got == nil) != (x.want == nil) {
 			t.Errorf("%v: %v", x.err, got)

@@ -12,8 +12,8 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/lease"
 )
 
-// WriteStatus prints the state of a pool.
-func WriteStatus(w io.Writer, s lease.Status) error {
+// writeStatus prints the state of a pool.
+func writeStatus(w io.Writer, s lease.Status) error {
 	bytes := func(slabs int) string { return cli.Bytes(uint64(slabs) * s.SlabBytes) }
 	fmt.Fprintf(w, "pool: %s in %d slabs of %s, %s free", bytes(s.Slabs), s.Slabs, cli.Bytes(s.SlabBytes), bytes(s.Free))
 	if s.Closing > 0 {

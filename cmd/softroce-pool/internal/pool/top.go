@@ -13,8 +13,8 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/lease"
 )
 
-// Top is the live view of a pool. It knows neither terminal nor clock.
-type Top struct {
+// topScreen is the live view of a pool. It knows neither terminal nor clock.
+type topScreen struct {
 	name string // of the server
 	ask  func() (lease.Status, time.Time, error)
 
@@ -35,22 +35,22 @@ type snapshot struct {
 	at time.Time
 }
 
-var _ cli.Screen = (*Top)(nil)
+var _ cli.Screen = (*topScreen)(nil)
 
-// NewTop makes the view of a server. ask returns the state, and when it was taken.
-func NewTop(name string, ask func() (lease.Status, time.Time, error)) *Top {
-	return &Top{name: name, ask: ask, answers: make(chan func() error, 1), width: 80, height: 24}
+// newTopScreen makes the view of a server. ask returns the state, and when it was taken.
+func newTopScreen(name string, ask func() (lease.Status, time.Time, error)) *topScreen {
+	return &topScreen{name: name, ask: ask, answers: make(chan func() error, 1), width: 80, height: 24}
 }
 
 // Resize takes the size of the terminal.
-func (m *Top) Resize(width, height int) {
+func (m *topScreen) Resize(width, height int) {
 	m.width, m.height = width, height
 	m.keepInside()
 }
 
 // Refresh asks the server, unless the view is paused or it is still asked. Only the first time it waits for the
 // answer. A server that does not answer for a while is shown as such; at the first time it is an error.
-func (m *Top) Refresh() error {
+func (m *topScreen) Refresh() error {
 	switch {
 	case m.paused || m.asking:
 		return nil
@@ -71,13 +71,13 @@ func (m *Top) Refresh() error {
 }
 
 // Answers implements top.Screen.
-func (m *Top) Answers() <-chan func() error { return m.answers }
+func (m *topScreen) Answers() <-chan func() error { return m.answers }
 
 // Wait waits until the server is no longer asked.
-func (m *Top) Wait() { m.asker.Wait() }
+func (m *topScreen) Wait() { m.asker.Wait() }
 
 // take takes an answer.
-func (m *Top) take(s lease.Status, at time.Time, err error) error {
+func (m *topScreen) take(s lease.Status, at time.Time, err error) error {
 	m.problem = err
 	if err != nil {
 		if m.now == nil {
@@ -91,7 +91,7 @@ func (m *Top) take(s lease.Status, at time.Time, err error) error {
 }
 
 // Key handles a key, and reports whether it ends the view.
-func (m *Top) Key(k cli.Key) (quit bool) {
+func (m *topScreen) Key(k cli.Key) (quit bool) {
 	switch k {
 	case "q", cli.KeyEscape, cli.KeyInterrupt:
 		return true
@@ -115,16 +115,16 @@ func (m *Top) Key(k cli.Key) (quit bool) {
 // topChrome is the number of lines above those of the nodes.
 const topChrome = 4
 
-func (m *Top) page() int { return max(1, m.height-topChrome) }
+func (m *topScreen) page() int { return max(1, m.height-topChrome) }
 
-func (m *Top) keepInside() {
+func (m *topScreen) keepInside() {
 	if m.now != nil {
 		m.first = max(0, min(m.first, len(m.now.Nodes)-m.page()))
 	}
 }
 
 // View draws the screen.
-func (m *Top) View() string {
+func (m *topScreen) View() string {
 	if m.now == nil {
 		return ""
 	}
@@ -142,9 +142,9 @@ func (m *Top) View() string {
 	return b.String()
 }
 
-func (m *Top) bytes(slabs int) string { return cli.Bytes(uint64(slabs) * m.now.SlabBytes) }
+func (m *topScreen) bytes(slabs int) string { return cli.Bytes(uint64(slabs) * m.now.SlabBytes) }
 
-func (m *Top) title() string {
+func (m *topScreen) title() string {
 	state := ""
 	switch {
 	case m.problem != nil:
@@ -156,7 +156,7 @@ func (m *Top) title() string {
 }
 
 // events are the rates of what happens in the pool.
-func (m *Top) events() string {
+func (m *topScreen) events() string {
 	c := m.now.Counts
 	if m.before == nil || !m.now.at.After(m.before.at) {
 		return fmt.Sprintf("since the start: %d slabs returned, %d revoked, %d reports missing", c.Returned, c.Revoked, c.NoReports)
@@ -173,7 +173,7 @@ func (m *Top) events() string {
 }
 
 // cells are the head and the lines of the nodes.
-func (m *Top) cells() [][]string {
+func (m *topScreen) cells() [][]string {
 	list := [][]string{{"NODE", "STATE", "PERIODS/S", "DEMAND", "USED", "EXPECTED", "BY", "PLANNED", "LEASED", "TO RETURN"}}
 	for _, n := range m.now.Nodes {
 		state := "connected"
@@ -189,7 +189,7 @@ func (m *Top) cells() [][]string {
 }
 
 // periods is how many periods of a node begin per second.
-func (m *Top) periods(n lease.NodeStatus) string {
+func (m *topScreen) periods(n lease.NodeStatus) string {
 	if m.before != nil && m.now.at.After(m.before.at) {
 		for _, old := range m.before.Nodes {
 			if old.ID == n.ID && old.Name == n.Name && n.Period >= old.Period {
@@ -200,7 +200,7 @@ func (m *Top) periods(n lease.NodeStatus) string {
 	return "-"
 }
 
-func (m *Top) clip(s string) string {
+func (m *topScreen) clip(s string) string {
 	s = texts.Printable(s)
 	if r := []rune(s); len(r) > m.width {
 		return string(r[:m.width])

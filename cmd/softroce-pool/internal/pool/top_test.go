@@ -29,9 +29,9 @@ func (p *pool) ask() (lease.Status, time.Time, error) {
 	return s, p.at, p.err
 }
 
-func show(t *testing.T, p *pool) *Top {
+func show(t *testing.T, p *pool) *topScreen {
 	t.Helper()
-	m := NewTop("host2:7178", p.ask)
+	m := newTopScreen("host2:7178", p.ask)
 	m.Resize(200, 24)
 	if err := m.Refresh(); err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func show(t *testing.T, p *pool) *Top {
 }
 
 // refresh asks for a snapshot, and takes it.
-func refresh(m *Top) error {
+func refresh(m *topScreen) error {
 	if err := m.Refresh(); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func TestTopScreen(t *testing.T) {
 func TestTopWithoutAnswer(t *testing.T) {
 	p := nodes(1)
 	p.err = errors.New("no answer from host2")
-	if err := NewTop("host2", p.ask).Refresh(); err == nil {
+	if err := newTopScreen("host2", p.ask).Refresh(); err == nil {
 		t.Error("no error at the start")
 	}
 	p.err = nil
@@ -143,7 +143,7 @@ func TestTopKeys(t *testing.T) {
 // While the server does not answer, the view takes keys, and asks nothing more.
 func TestTopIsAliveWithoutAnswer(t *testing.T) {
 	p, asked, answer := nodes(1), 0, make(chan bool)
-	m := NewTop("host2", func() (lease.Status, time.Time, error) {
+	m := newTopScreen("host2", func() (lease.Status, time.Time, error) {
 		if asked++; asked > 1 {
 			<-answer
 		}

@@ -62,7 +62,7 @@ func (p *topFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 		s, err := node.Status(ctx, dev, at)
 		return s, time.Now(), err
 	}
-	screen := NewTop(at, ask)
+	screen := newTopScreen(at, ask)
 	err = cli.RunScreen(ctx, screen, p.interval, os.Stdin, os.Stdout)
 	stop()
 	screen.Wait() // it uses the device
