@@ -14,6 +14,7 @@ const aProgram = `package main
 
 import (
 	"fmt"
+	"os"
 	"sync"
 )
 
