@@ -23,7 +23,7 @@ import (
 // sibling is another program of this project, which softroce-xdp NAME executes.
 type sibling struct {
 	name, short string
-	flags       []string // of softroce-xdp that the program has too
+	flags       []string // flags of softroce-xdp that the program has too
 }
 
 // siblings are the other programs.
@@ -107,7 +107,7 @@ func (s *sibling) check(ours *pflag.FlagSet, args []string) error {
 		name, _, hasValue := strings.Cut(args[0][2:], "=")
 		f := ours.Lookup(name)
 		if f == nil {
-			return nil // it is one of the program
+			return nil // a flag of the program
 		}
 		if !slices.Contains(s.flags, name) {
 			return cli.Usagef("%s has no --%s: leave it out", s.program(), name)

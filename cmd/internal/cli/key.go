@@ -20,6 +20,24 @@ const (
 	KeyInterrupt Key = "interrupt"
 )
 
+// Scroll returns the first line of a list after the key; first is the one before it, page the number of lines that are
+// shown. The result may be outside the list.
+func (k Key) Scroll(first, page int) int {
+	switch k {
+	case KeyDown, "j":
+		return first + 1
+	case KeyUp, "k":
+		return first - 1
+	case KeyPageDown:
+		return first + page
+	case KeyPageUp:
+		return first - page
+	case KeyHome, "g":
+		return 0
+	}
+	return first
+}
+
 // sequences that terminals send (ECMA-48 and xterm's application mode).
 var sequences = []struct {
 	bytes string

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ExitCase is a command line, its exit code and what the user is told.
+// ExitCase is a command line, its exit code and its message.
 type ExitCase = struct {
 	Line string
 	Code int

@@ -70,7 +70,7 @@ func (m *topScreen) Refresh() error {
 	return nil
 }
 
-// Answers implements top.Screen.
+// Answers implements cli.Screen.
 func (m *topScreen) Answers() <-chan func() error { return m.answers }
 
 // Wait waits until the server is no longer asked.
@@ -97,16 +97,8 @@ func (m *topScreen) Key(k cli.Key) (quit bool) {
 		return true
 	case " ":
 		m.paused = !m.paused
-	case cli.KeyDown, "j":
-		m.first++
-	case cli.KeyUp, "k":
-		m.first--
-	case cli.KeyPageDown:
-		m.first += m.page()
-	case cli.KeyPageUp:
-		m.first -= m.page()
-	case cli.KeyHome, "g":
-		m.first = 0
+	default:
+		m.first = k.Scroll(m.first, m.page())
 	}
 	m.keepInside()
 	return false

@@ -67,16 +67,8 @@ func (m *screen) Key(k cli.Key) (quit bool) {
 		m.sort = (m.sort + columns - 1) % columns
 	case " ":
 		m.paused = !m.paused
-	case cli.KeyDown, "j":
-		m.top++
-	case cli.KeyUp, "k":
-		m.top--
-	case cli.KeyPageDown:
-		m.top += m.page()
-	case cli.KeyPageUp:
-		m.top -= m.page()
-	case cli.KeyHome, "g":
-		m.top = 0
+	default:
+		m.top = k.Scroll(m.top, m.page())
 	}
 	m.order()
 	return false
