@@ -23,7 +23,7 @@ import (
 type plainPair struct {
 	a, b  *side
 	hosts []*engines.Host
-	maps  []*loader.Attachment // of the hosts
+	maps  []*loader.Attachment // attachments of the hosts
 	sw    *impair.Switch
 	v6    bool
 }

@@ -124,7 +124,7 @@ func TestPreCreditLoss(t *testing.T) {
 		senders int
 		share   float64
 		of      []rocev2.Opcode
-		found   string // what the receiver must have noticed
+		found   string // name of the counter of the receiver that must have grown
 	}{
 		{"data", 3, 0.1, creditData, "precredit_wasted"},
 		{"acks", 3, 0.3, creditAcks, ""},
