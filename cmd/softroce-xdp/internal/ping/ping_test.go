@@ -34,7 +34,7 @@ func must(t *testing.T, err error) {
 type place struct {
 	dev  *cmpeer.LoopDevice
 	port string
-	stop func() error // ends the server
+	stop func() error // function that ends the server
 	mu   sync.Mutex
 	said strings.Builder
 }
