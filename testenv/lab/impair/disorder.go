@@ -26,7 +26,7 @@ type Faults struct {
 	Loss       float64       // share that is lost
 	Duplicates float64       // share that arrives twice
 	Delayed    float64       // share that arrives later
-	Delay      time.Duration // by 0 to this much
+	Delay      time.Duration // longest delay; the shortest is 0
 }
 
 // Counts is what a box has done.
