@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/spread"
@@ -34,13 +35,13 @@ func TestRegionOverMirror(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
 	var list listed
 	var kill []func()
 	for _, name := range []string{"s1", "s2"} {
 		s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab})
-		must(t, err)
+		testkit.Must(t, err)
 		running, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { _ = s.Serve(running); close(done) }()
@@ -51,7 +52,7 @@ func TestRegionOverMirror(t *testing.T) {
 	servers, err := spread.Open(ctx, dev, list, spread.Config{
 		Name: "one", Period: 50 * time.Millisecond, Demand: 2 * size, Mirror: true, PageBytes: vmm.PageSize,
 	})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
 	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, servers)
 	want := make([]byte, size)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/pages"
@@ -68,34 +69,27 @@ func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) 
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
 	s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: bytes, SlabBytes: slabBytes, Lease: lease.Config{Planner: planner}})
-	must(t, err)
+	testkit.Must(t, err)
 	running, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(running) }()
 	t.Cleanup(func() { stop(); <-done })
 	n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "one", Period: 50 * time.Millisecond, Demand: demand})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	store, err := pages.New(n, pages.Config{Demand: demand})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(store.Close)
 	return n, store
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func region(t testing.TB, c vmm.Config, store vmm.Store) *vmm.Region {
 	t.Helper()
 	r, err := vmm.NewRegion(c, store)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -229,7 +223,7 @@ func TestMapOverPool(t *testing.T) {
 	}
 	const size = 2 << 20
 	m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8}})
-	must(t, err)
+	testkit.Must(t, err)
 	defer m.Close()
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 6))
@@ -321,14 +315,14 @@ func BenchmarkRegion(b *testing.B) {
 			} else {
 				_, err = r.ReadAt(buf, at)
 			}
-			must(b, err)
+			testkit.Must(b, err)
 		}
 	}
 	b.Run("READ/4KB", func(b *testing.B) {
 		first := n.Lease().Slabs[0].Number
 		b.SetBytes(vmm.PageSize)
 		for b.Loop() {
-			must(b, n.Read(context.Background(), first, 0, buf[:vmm.PageSize]))
+			testkit.Must(b, n.Read(context.Background(), first, 0, buf[:vmm.PageSize]))
 		}
 	})
 	b.Run("page/random", func(b *testing.B) {
@@ -336,7 +330,7 @@ func BenchmarkRegion(b *testing.B) {
 		b.SetBytes(vmm.PageSize)
 		for b.Loop() {
 			_, err := r.ReadAt(buf[:vmm.PageSize], rnd.Int64N(size/vmm.PageSize)*vmm.PageSize)
-			must(b, err)
+			testkit.Must(b, err)
 		}
 	})
 	b.Run("scan/64KB", func(b *testing.B) {
@@ -344,7 +338,7 @@ func BenchmarkRegion(b *testing.B) {
 		b.SetBytes(64 << 10)
 		for b.Loop() {
 			_, err := r.ReadAt(buf[:64<<10], at)
-			must(b, err)
+			testkit.Must(b, err)
 			at = (at + 64<<10) % size
 		}
 	})

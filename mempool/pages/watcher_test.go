@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // watcher collects its calls.
@@ -59,7 +61,7 @@ func TestWatcher(t *testing.T) {
 	s, data := newStore(t, n, Config{Demand: 2 * slabBytes, Watcher: w})
 	w.wait(t, "room for two slabs", func() bool { return w.room == 2*slabPages })
 	for page := range int64(2 * slabPages) {
-		must(t, access(s.WritePages, page, data))
+		testkit.Must(t, access(s.WritePages, page, data))
 	}
 	join(t, dev, at, "b", 2*slabBytes)
 	w.wait(t, "pages without room", func() bool { return len(w.squeezed) > 0 })
@@ -85,7 +87,7 @@ func TestForget(t *testing.T) {
 	dev, at := pool(t, 1, patience)
 	s, data := newStore(t, join(t, dev, at, "a", slabBytes), Config{Demand: slabBytes})
 	for page := range int64(slabPages) {
-		must(t, access(s.WritePages, page, data))
+		testkit.Must(t, access(s.WritePages, page, data))
 	}
 	if err := access(s.WritePages, 100, data); err == nil {
 		t.Fatal("a WRITE without room succeeds")
@@ -97,7 +99,7 @@ func TestForget(t *testing.T) {
 	if s.Placed(3) {
 		t.Error("a page that was forgotten has a place")
 	}
-	must(t, access(s.WritePages, 100, data))
+	testkit.Must(t, access(s.WritePages, 100, data))
 	if err := access(s.ReadPages, 3, data); err == nil {
 		t.Error("a page that was forgotten is read")
 	}

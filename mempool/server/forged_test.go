@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
@@ -34,7 +35,7 @@ func wantLease(t *testing.T, p *pool, n *node.Node, what string) {
 		t.Fatalf("%s: %+v", what, s)
 	}
 	got := make([]byte, page)
-	must(t, n.Read(patient(t), n.Lease().Slabs[0].Number, 0, got))
+	testkit.Must(t, n.Read(patient(t), n.Lease().Slabs[0].Number, 0, got))
 	if got[0] != 5 {
 		t.Fatalf("%s: data %d, want 5", what, got[0])
 	}
@@ -43,7 +44,7 @@ func wantLease(t *testing.T, p *pool, n *node.Node, what string) {
 func joinWithData(t *testing.T, dev verbs.Device, p *pool) *node.Node {
 	t.Helper()
 	n := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Hour, Demand: 2 * slab})
-	must(t, n.Write(patient(t), n.Lease().Slabs[0].Number, 0, fill(5, page)))
+	testkit.Must(t, n.Write(patient(t), n.Lease().Slabs[0].Number, 0, fill(5, page)))
 	return n
 }
 
@@ -84,7 +85,7 @@ func TestTickets(t *testing.T) {
 		t.Error("a node has removed another one")
 	}
 	s, err := node.Remove(patient(t), dev, p.at, "other", with(other.welcome.Token))
-	must(t, err)
+	testkit.Must(t, err)
 	if len(s.Nodes) != 1 {
 		t.Errorf("after Remove: %+v", s)
 	}
@@ -128,7 +129,7 @@ func TestHalfOpen(t *testing.T) {
 	n := joinWithData(t, dev, p)
 	wantLease(t, p, n, "half-open connections")
 	_, err := node.Status(patient(t), dev, p.at)
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 // The oldest connection whose peer sends nothing ends for another one, and not only when its time is over.
@@ -148,7 +149,7 @@ func TestOpeningsYield(t *testing.T) {
 		if time.Since(begin) < server.OpenTime*9/10 {
 			break
 		}
-		must(t, ctx.Err())
+		testkit.Must(t, ctx.Err())
 	}
 }
 
@@ -190,7 +191,7 @@ func TestQuestions(t *testing.T) {
 		if err == nil {
 			break
 		}
-		must(t, ctx.Err())
+		testkit.Must(t, ctx.Err())
 	}
 }
 

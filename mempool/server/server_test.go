@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
@@ -31,17 +32,10 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func open(t *testing.T) verbs.Device {
 	t.Helper()
 	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
@@ -57,7 +51,7 @@ func serve(t *testing.T, dev verbs.Device, c server.Config) *pool {
 	t.Helper()
 	c.SlabBytes = slab
 	s, err := server.Listen(patient(t), dev, "127.0.0.1:0", c)
-	must(t, err)
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -90,7 +84,7 @@ func join(t *testing.T, dev verbs.Device, p *pool, name string, slabs int) *node
 func joinAs(t *testing.T, dev verbs.Device, p *pool, c node.Config) *node.Node {
 	t.Helper()
 	n, err := node.Join(patient(t), dev, p.at, c)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
@@ -137,13 +131,13 @@ func TestReadWrite(t *testing.T) {
 	ctx := patient(t)
 	for i, s := range l.Slabs {
 		for at := uint64(0); at < slab; at += page {
-			must(t, n.Write(ctx, s.Number, at, fill(byte(16*i)+byte(at/page)+1, page)))
+			testkit.Must(t, n.Write(ctx, s.Number, at, fill(byte(16*i)+byte(at/page)+1, page)))
 		}
 	}
 	got := make([]byte, page)
 	for i, s := range l.Slabs {
 		for at := uint64(0); at < slab; at += page {
-			must(t, n.Read(ctx, s.Number, at, got))
+			testkit.Must(t, n.Read(ctx, s.Number, at, got))
 			if want := fill(byte(16*i)+byte(at/page)+1, page); !bytes.Equal(got, want) {
 				t.Fatalf("slab %d at %d: %d, want %d", s.Number, at, got[0], want[0])
 			}
@@ -156,11 +150,11 @@ func TestReadWrite(t *testing.T) {
 		t.Errorf("beyond the end: %v", err)
 	}
 	s, err := node.Status(ctx, dev, p.at)
-	must(t, err)
+	testkit.Must(t, err)
 	if s.Slabs != 8 || len(s.Nodes) != 1 || s.Nodes[0].Name != "a" || s.Nodes[0].Slabs != 3 {
 		t.Errorf("status %+v", s)
 	}
-	must(t, n.Leave(ctx))
+	testkit.Must(t, n.Leave(ctx))
 	waitStatus(t, p, "free slab after Leave", func(s lease.Status) bool { return s.Free == 8 && len(s.Nodes) == 0 })
 	if err := n.Read(ctx, l.Slabs[0].Number, 0, got); err == nil {
 		t.Error("a READ after Leave succeeds")
@@ -173,7 +167,7 @@ func TestStart(t *testing.T) {
 	p := serve(t, dev, server.Config{Bytes: 4 * slab})
 	n := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Hour, Demand: 4 * slab, Depth: 4})
 	b, err := n.Alloc(32 * page)
-	must(t, err)
+	testkit.Must(t, err)
 	out, in := b[:16*page], b[16*page:]
 	for i := range out {
 		out[i] = byte(i / page * 3)
@@ -190,7 +184,7 @@ func TestStart(t *testing.T) {
 	n.Start(ctx, writes...)
 	n.Start(ctx, reads...)
 	for range 32 {
-		must(t, <-done)
+		testkit.Must(t, <-done)
 	}
 	if !bytes.Equal(in, out) {
 		t.Error("other data was read")
@@ -221,7 +215,7 @@ func TestSpaceFollowsNeed(t *testing.T) {
 	waitLease(t, a, "space that b no longer needs", func(l node.Lease) bool { return l.Bytes() == 8*slab })
 	a.SetDemand(0)
 	waitLease(t, a, "end of the lease", func(l node.Lease) bool { return len(l.Slabs) == 0 })
-	must(t, errors.Join(a.Err(), b.Err()))
+	testkit.Must(t, errors.Join(a.Err(), b.Err()))
 	first, second := a.Lease().Period, b.Lease().Period
 	waitLease(t, a, "periods of a", func(l node.Lease) bool { return l.Period > first+2 })
 	waitLease(t, b, "periods of b", func(l node.Lease) bool { return l.Period > second+2 })
@@ -262,14 +256,14 @@ func TestReturnWhileInUse(t *testing.T) {
 		waitLease(t, n, "lease as demanded", func(l node.Lease) bool {
 			for _, s := range l.Slabs {
 				if !s.Return.IsZero() {
-					must(t, n.Return(ctx, s.Number))
+					testkit.Must(t, n.Return(ctx, s.Number))
 				}
 			}
 			return len(l.Slabs) == int(demand/slab)
 		})
 	}
 	close(stop)
-	must(t, <-done)
+	testkit.Must(t, <-done)
 	if c := p.Status().Counts; c.Revoked != 0 || c.Returned == 0 || c.Lost != 0 {
 		t.Errorf("%+v", c)
 	}
@@ -293,7 +287,7 @@ func TestLastSlab(t *testing.T) {
 	have := 0
 	for range cap(results) {
 		r := <-results
-		must(t, r.err)
+		testkit.Must(t, r.err)
 		have += len(r.n.Lease().Slabs)
 		defer r.n.Close()
 	}
@@ -326,7 +320,7 @@ func TestRefused(t *testing.T) {
 		t.Error("a node that is not there was removed")
 	}
 	s, err := node.Remove(patient(t), dev, p.at, "a", with(n.Ticket().Token))
-	must(t, err)
+	testkit.Must(t, err)
 	if len(s.Nodes) != 0 {
 		t.Errorf("after Remove: %+v", s)
 	}
@@ -349,11 +343,11 @@ func TestResume(t *testing.T) {
 	ctx := patient(t)
 	n := join(t, dev, p, "a", 1)
 	number := n.Lease().Slabs[0].Number
-	must(t, n.Write(ctx, number, page, fill(7, page)))
-	must(t, n.Close())
+	testkit.Must(t, n.Write(ctx, number, page, fill(7, page)))
+	testkit.Must(t, n.Close())
 	again := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Second, Demand: slab, Ticket: n.Ticket()})
 	got := make([]byte, page)
-	must(t, again.Read(ctx, number, page, got))
+	testkit.Must(t, again.Read(ctx, number, page, got))
 	if !again.Resumed() || !bytes.Equal(got, fill(7, page)) {
 		t.Errorf("resumed: %v, data %d", again.Resumed(), got[0])
 	}
@@ -361,7 +355,7 @@ func TestResume(t *testing.T) {
 	// not wait until the server has noticed it.
 	third := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Second, Demand: slab, Ticket: n.Ticket()})
 	<-again.Done()
-	must(t, third.Read(ctx, number, page, got))
+	testkit.Must(t, third.Read(ctx, number, page, got))
 	if _, err := node.Join(ctx, dev, p.at, node.Config{Name: "a", Period: time.Second, Ticket: node.Ticket{Token: 1}}); err == nil {
 		t.Error("a wrong token is accepted")
 	}
@@ -372,7 +366,7 @@ func TestVanished(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: slab, Lease: lease.Config{Hold: 50 * time.Millisecond}})
 	n := join(t, dev, p, "a", 1)
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	waitStatus(t, p, "free slab", func(s lease.Status) bool { return s.Free == 1 && len(s.Nodes) == 0 })
 	if l := join(t, dev, p, "b", 1).Lease(); len(l.Slabs) != 1 {
 		t.Errorf("lease %+v", l)
@@ -385,7 +379,7 @@ func TestRestart(t *testing.T) {
 	c := server.Config{Bytes: 4 * slab, StateFile: t.TempDir() + "/pool.json"}
 	p := serve(t, dev, c)
 	n := join(t, dev, p, "a", 3)
-	must(t, n.Write(patient(t), n.Lease().Slabs[0].Number, 0, fill(1, page)))
+	testkit.Must(t, n.Write(patient(t), n.Lease().Slabs[0].Number, 0, fill(1, page)))
 	p.stop()
 	<-n.Done()
 	if n.Err() == nil {
@@ -401,7 +395,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("lease %+v, resumed: %v", l, again.Resumed())
 	}
 	got := fill(9, page)
-	must(t, again.Read(patient(t), again.Lease().Slabs[0].Number, 0, got))
+	testkit.Must(t, again.Read(patient(t), again.Lease().Slabs[0].Number, 0, got))
 	if !bytes.Equal(got, make([]byte, page)) {
 		t.Errorf("data %d after the restart", got[0])
 	}
@@ -426,7 +420,7 @@ func TestReport(t *testing.T) {
 	if r := <-reports; r.name != "a" || r.from == nil || r.err != nil {
 		t.Errorf("%+v", r)
 	}
-	must(t, n.Leave(patient(t)))
+	testkit.Must(t, n.Leave(patient(t)))
 	if r := <-reports; r.name != "a" || r.err == nil {
 		t.Errorf("%+v", r)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
 	"github.com/softroce/softroce-xdp/mempool/lease"
@@ -33,13 +34,6 @@ const (
 	// patience bounds waits for what must happen.
 	patience = 2 * time.Minute
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -66,7 +60,7 @@ type running struct {
 func newPool(t *testing.T) *pool {
 	t.Helper()
 	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
 	return &pool{t: t, dev: dev, running: map[string]*running{}}
 }
@@ -96,7 +90,7 @@ func (p *pool) serve(name, at string, slabs int) directory.Server {
 	s, err := server.Listen(patient(p.t), p.dev, at, server.Config{
 		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: lease.Config{Grace: 10 * time.Second},
 	})
-	must(p.t, err)
+	testkit.Must(p.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -132,10 +126,10 @@ func (p *pool) open(d directory.Directory, name string, mirror bool, demandPages
 		Name: name, Period: 50 * time.Millisecond, Demand: uint64(demandPages) * page, Mirror: mirror,
 		Report: func(server string, err error) { p.t.Logf("%s, server %q: %v", name, server, err) },
 	})
-	must(p.t, err)
+	testkit.Must(p.t, err)
 	p.t.Cleanup(func() { _ = s.Close() })
 	data, err := s.AllocBuffers(page)
-	must(p.t, err)
+	testkit.Must(p.t, err)
 	return &user{p.t, s, data, map[int64][32]byte{}}
 }
 
@@ -178,7 +172,7 @@ func (u *user) writeAll(count int, version uint64) {
 	ctx := patient(u.t)
 	for number := range int64(count) {
 		for err := pages.ErrNoRoom; err != nil; {
-			must(u.t, ctx.Err())
+			testkit.Must(u.t, ctx.Err())
 			if err = u.write(number, version); err != nil && !errors.Is(err, pages.ErrNoRoom) {
 				u.t.Fatal(err)
 			}
@@ -232,7 +226,7 @@ func TestSeveralServers(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	must(t, u.Leave())
+	testkit.Must(t, u.Leave())
 	for name, r := range p.running {
 		if n := r.Status().Nodes; len(n) > 0 {
 			t.Errorf("%s: %+v after Leave", name, n)
@@ -357,12 +351,12 @@ func TestEntryReturns(t *testing.T) {
 			}
 		},
 	})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	must(t, <-reports)
+	testkit.Must(t, <-reports)
 	until := func(ok func() bool) {
 		for ctx := patient(t); !ok(); time.Sleep(5 * time.Millisecond) {
-			must(t, ctx.Err())
+			testkit.Must(t, ctx.Err())
 		}
 	}
 	p.list(1)
@@ -373,7 +367,7 @@ func TestEntryReturns(t *testing.T) {
 	}
 	until(func() bool { return !s.Follows("s2") })
 	p.list(2)
-	must(t, <-reports)
+	testkit.Must(t, <-reports)
 }
 
 // Two nodes race for the last slab: one of them has it, and the other one is told that there is no room.
@@ -434,12 +428,12 @@ func TestRaceForLastSlab(t *testing.T) {
 func TestEtcdKilled(t *testing.T) {
 	e := etcdtest.Start(t)
 	d, err := etcd.Open(e.URL)
-	must(t, err)
+	testkit.Must(t, err)
 	p := newPool(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	announce := func(s directory.Server) {
 		wait, err := directory.Announce(ctx, d, func() directory.Server { return s }, func(error) {})
-		must(t, err)
+		testkit.Must(t, err)
 		t.Cleanup(func() { cancel(); wait() })
 	}
 	defer cancel()

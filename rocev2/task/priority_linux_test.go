@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // Kernels run at the lowest priority if they are wanted in the background, and other threads keep
@@ -14,7 +16,7 @@ import (
 func TestBackground(t *testing.T) {
 	policy := func() int {
 		a, err := unix.SchedGetAttr(0, 0)
-		must(t, err)
+		testkit.Must(t, err)
 		return int(a.Policy)
 	}
 	for _, background := range []bool{false, true} {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -28,12 +29,12 @@ func TestRemoteTask(t *testing.T) {
 	a := here.origin(bytesOf(t, ours), Float64, Shape{2, 3})
 	mem := bytesOf(t, theirs)
 	mr, b := there.register(mem, Float64, Shape{3, 2})
-	must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
+	testkit.Must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
 	product := bytesOf(t, []float64{220, 280, 490, 640})
 	for _, immediate := range []bool{false, true} {
 		near, far := make([]byte, 32), make([]byte, 32)
 		mr, there := there.register(far, Float64, Shape{2, 2})
-		must(t, shared.Add(mr, far, verbs.AccessRemoteWrite))
+		testkit.Must(t, shared.Add(mr, far, verbs.AccessRemoteWrite))
 		for _, d := range []Descriptor{
 			{Kernel: KernelGEMM, Immediate: immediate, Operands: []Operand{a, b}, Result: here.origin(near, Float64, Shape{2, 2})},
 			{Kernel: KernelGEMM, Immediate: immediate, Operands: []Operand{a, b}, Result: there},
@@ -106,7 +107,7 @@ func TestRemoteRefused(t *testing.T) {
 	c := newClient(t, here, 0)
 	mem := bytes.Repeat([]byte{7}, 64)
 	mr, all := there.register(mem, Uint8, Shape{64})
-	must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
+	testkit.Must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
 	out := bytes.Repeat([]byte{9}, 8)
 	result := here.origin(out, Uint64, scalar)
 	good := Descriptor{Kernel: KernelSum, Operands: []Operand{all}, Result: result}
@@ -163,7 +164,7 @@ func TestRemoteDuplicate(t *testing.T) {
 		d := Descriptor{ID: ID(id), Kernel: KernelAdd, Immediate: immediate, Result: here.origin(out, Uint8, Shape{2})}
 		d.Operands = []Operand{here.origin(in, Uint8, Shape{2}), here.origin(in, Uint8, Shape{2})}
 		b, err := d.Append(nil)
-		must(t, err)
+		testkit.Must(t, err)
 		for n := range 3 {
 			if a := p.send(b, immediate); a.Status != StatusOK || a.ID != d.ID {
 				t.Fatalf("%+v", a)
@@ -194,7 +195,7 @@ func TestClientIgnores(t *testing.T) {
 		return []verbs.SGE{{Addr: p.mr.VA() + uint64(at), Len: uint32(n), LKey: p.mr.LKey()}}
 	}
 	for range 2 {
-		must(t, p.qp.PostRecv(&verbs.RecvWR{SGL: sge(0, SlotLen)}))
+		testkit.Must(t, p.qp.PostRecv(&verbs.RecvWR{SGL: sge(0, SlotLen)}))
 	}
 	done := make(chan error, 1)
 	result := here.origin(make([]byte, 1), Uint8, scalar)
@@ -203,13 +204,13 @@ func TestClientIgnores(t *testing.T) {
 		go func() { done <- c.Do(limit(t), &d) }()
 		var got [1]verbs.Completion
 		for got[0].Op != verbs.OpRecv {
-			must(t, p.cq.Wait(limit(t), false))
+			testkit.Must(t, p.cq.Wait(limit(t), false))
 			p.cq.Poll(got[:])
 		}
 		for i, a := range []Answer{{ID: 77}, {ID: id, Status: StatusBusy}, {ID: id}} {
 			at := SlotLen + (int(id)*3+i)*AnswerLen
 			a.Append(p.b[at:at])
-			must(t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(at, AnswerLen)}))
+			testkit.Must(t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(at, AnswerLen)}))
 		}
 		if err := receive(t, done); !errors.Is(err, &Error{Status: StatusBusy}) {
 			t.Errorf("task %d: %v", id, err)
@@ -298,7 +299,7 @@ func TestRemoteEnds(t *testing.T) {
 		t.Error(err)
 	}
 	go func() { d := d; done <- c.Do(context.Background(), &d) }()
-	must(t, c.Close())
+	testkit.Must(t, c.Close())
 	if err := receive(t, done); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
@@ -333,10 +334,10 @@ func TestKernelDelaysNoEngine(t *testing.T) {
 	b := make([]byte, 4)
 	mr, _ := near.register(b, Uint8, Shape{4})
 	for range 100 {
-		must(t, near.qp.PostSend(&verbs.SendWR{
+		testkit.Must(t, near.qp.PostSend(&verbs.SendWR{
 			Op: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: from.VA, RKey: from.Key, SGL: []verbs.SGE{{Addr: mr.VA(), Len: 4, LKey: mr.LKey()}},
 		}))
-		must(t, near.cq.Wait(limit(t), false))
+		testkit.Must(t, near.cq.Wait(limit(t), false))
 		var got [1]verbs.Completion
 		if near.cq.Poll(got[:]); got[0].Status != verbs.StatusSuccess || string(b) != "read" {
 			t.Fatalf("%+v %q", got[0], b)
@@ -346,8 +347,8 @@ func TestKernelDelaysNoEngine(t *testing.T) {
 		t.Error("the kernel has returned")
 	}
 	close(release)
-	must(t, receive(t, done))
-	must(t, receive(t, done))
+	testkit.Must(t, receive(t, done))
+	testkit.Must(t, receive(t, done))
 	if out[0] != 1 || out[1] != 1 {
 		t.Errorf("%d", out)
 	}

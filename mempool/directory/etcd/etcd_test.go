@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
 	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -22,17 +23,10 @@ import (
 // patience bounds waits for what must happen.
 const patience = 2 * time.Minute
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func open(t *testing.T, url string) *etcd.Directory {
 	t.Helper()
 	d, err := etcd.Open(url)
-	must(t, err)
+	testkit.Must(t, err)
 	return d
 }
 
@@ -51,7 +45,7 @@ func waitNames(t *testing.T, d directory.Directory, want ...string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		list, err := d.Servers(patient(t))
-		must(t, err)
+		testkit.Must(t, err)
 		var names []string
 		for _, s := range list {
 			names = append(names, s.Name)
@@ -70,13 +64,13 @@ func TestEntries(t *testing.T) {
 	e := etcdtest.Start(t)
 	d, ctx := open(t, e.URL), patient(t)
 	two, err := d.Add(ctx, entry("s2", "10.0.0.2:7178", 3))
-	must(t, err)
+	testkit.Must(t, err)
 	one, err := d.Add(ctx, entry("s1", "10.0.0.1:7178", 8))
-	must(t, err)
-	must(t, two.Replace(ctx, entry("s2", "10.0.0.2:7178", 0)))
-	must(t, two.Renew(ctx))
+	testkit.Must(t, err)
+	testkit.Must(t, two.Replace(ctx, entry("s2", "10.0.0.2:7178", 0)))
+	testkit.Must(t, two.Renew(ctx))
 	list, err := d.Servers(ctx)
-	must(t, err)
+	testkit.Must(t, err)
 	if want := []directory.Server{entry("s1", "10.0.0.1:7178", 8), entry("s2", "10.0.0.2:7178", 0)}; !reflect.DeepEqual(list, want) {
 		t.Errorf("%+v, want %+v", list, want)
 	}
@@ -84,7 +78,7 @@ func TestEntries(t *testing.T) {
 	if err != nil || len(other) > 0 {
 		t.Errorf("another pool has %v (%v)", other, err)
 	}
-	must(t, one.Close(ctx))
+	testkit.Must(t, one.Close(ctx))
 	waitNames(t, d, "s2")
 	if err := one.Renew(ctx); !errors.Is(err, directory.ErrExpired) {
 		t.Errorf("Renew of an entry that was closed: %v", err)
@@ -99,16 +93,16 @@ func TestEntries(t *testing.T) {
 func TestName(t *testing.T) {
 	d, ctx := open(t, etcdtest.Start(t).URL), patient(t)
 	first, err := d.Add(ctx, entry("s1", "10.0.0.1:7178", 8))
-	must(t, err)
+	testkit.Must(t, err)
 	if _, err := d.Add(ctx, entry("s1", "10.0.0.2:7178", 8)); !errors.Is(err, directory.ErrTaken) || !strings.Contains(err.Error(), "s1 is at 10.0.0.1:7178") {
 		t.Errorf("the name of another server: %v", err)
 	}
 	_, err = d.Add(ctx, entry("s1", "10.0.0.1:7178", 5))
-	must(t, err)
+	testkit.Must(t, err)
 	if err := first.Replace(ctx, entry("s1", "10.0.0.1:7178", 1)); !errors.Is(err, directory.ErrExpired) {
 		t.Errorf("an entry that was taken over is changed: %v", err)
 	}
-	must(t, first.Close(ctx))
+	testkit.Must(t, first.Close(ctx))
 	list, err := d.Servers(ctx)
 	if err != nil || len(list) != 1 || list[0].Free != 5 {
 		t.Errorf("%+v, %v", list, err)
@@ -148,7 +142,7 @@ func TestRace(t *testing.T) {
 func TestExpires(t *testing.T) {
 	d := open(t, etcdtest.Start(t).URL)
 	e, err := d.Add(patient(t), entry("s1", "10.0.0.1:7178", 8))
-	must(t, err)
+	testkit.Must(t, err)
 	waitNames(t, d, "s1")
 	waitNames(t, d)
 	if err := e.Renew(patient(t)); !errors.Is(err, directory.ErrExpired) {
@@ -200,7 +194,7 @@ func TestKilled(t *testing.T) {
 		}
 		return entry("s1", "10.0.0.1:7178", now)
 	}, r.add)
-	must(t, err)
+	testkit.Must(t, err)
 	waitNames(t, d, "s1")
 
 	e.Kill()
@@ -218,7 +212,7 @@ func TestKilled(t *testing.T) {
 	waitNames(t, d, "s1")
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		list, err := d.Servers(patient(t))
-		must(t, err)
+		testkit.Must(t, err)
 		if len(list) == 1 && list[0].Free == 2 {
 			break
 		}
@@ -235,7 +229,7 @@ func TestKilled(t *testing.T) {
 // asked then.
 func TestSilent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer l.Close()
 	silent := "http://" + l.Addr().String()
 	if _, err := open(t, silent).Servers(patient(t)); !errors.Is(err, directory.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
@@ -243,7 +237,7 @@ func TestSilent(t *testing.T) {
 	}
 	d := open(t, silent+","+etcdtest.Start(t).URL)
 	_, err = d.Add(patient(t), entry("s1", "10.0.0.1:7178", 8))
-	must(t, err)
+	testkit.Must(t, err)
 	waitNames(t, d, "s1")
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/task"
@@ -26,17 +27,10 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func open(t *testing.T) verbs.Device {
 	t.Helper()
 	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
@@ -68,11 +62,11 @@ func serve(t *testing.T, dev verbs.Device, c ServerConfig, e task.Config) (addre
 	t.Helper()
 	var err error
 	c.Executor, err = task.NewExecutor(e)
-	must(t, err)
+	testkit.Must(t, err)
 	reports = make(chan error, 100)
 	c.Report = func(_ net.Addr, err error) { reports <- err }
 	s, err := Listen(patient(t), dev, "127.0.0.1:0", c)
-	must(t, err)
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -81,7 +75,7 @@ func serve(t *testing.T, dev verbs.Device, c ServerConfig, e task.Config) (addre
 		if err := receive(t, done); !errors.Is(err, context.Canceled) {
 			t.Errorf("Serve: %v", err)
 		}
-		must(t, c.Executor.Close(patient(t)))
+		testkit.Must(t, c.Executor.Close(patient(t)))
 	})
 	return s.Addr().String(), reports
 }
@@ -99,7 +93,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 func dial(t *testing.T, dev verbs.Device, address string) *Client {
 	t.Helper()
 	c, err := Dial(patient(t), dev, address, ClientConfig{})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -108,7 +102,7 @@ func dial(t *testing.T, dev verbs.Device, address string) *Client {
 func operand(t *testing.T, c *Client, b []byte, typ task.Type) task.Operand {
 	t.Helper()
 	o, err := c.Register(b, typ, task.Shape{uint32(len(b) / int(typ.Size()))})
-	must(t, err)
+	testkit.Must(t, err)
 	return o
 }
 
@@ -118,10 +112,10 @@ func TestClients(t *testing.T) {
 	at, reports := serve(t, dev, ServerConfig{}, task.Config{Cores: 2})
 	for n := range 3 {
 		c := dial(t, dev, at)
-		must(t, receive(t, reports))
+		testkit.Must(t, receive(t, reports))
 		in, out := []byte{1, 0, 0, 0, byte(n), 0, 0, 0}, make([]byte, 8)
 		d := task.Descriptor{Kernel: task.KernelSum, Operands: []task.Operand{operand(t, c, in, task.Uint32)}, Result: operand(t, c, out, task.Uint64)}
-		must(t, c.Do(patient(t), &d))
+		testkit.Must(t, c.Do(patient(t), &d))
 		if got := binary.LittleEndian.Uint64(out); got != uint64(1+n) {
 			t.Errorf("client %d: %d", n, got)
 		}
@@ -137,12 +131,12 @@ func TestMaxClients(t *testing.T) {
 	dev := open(t)
 	at, reports := serve(t, dev, ServerConfig{MaxClients: 1}, task.Config{Cores: 1})
 	first := dial(t, dev, at)
-	must(t, receive(t, reports))
+	testkit.Must(t, receive(t, reports))
 	var rejected *rdma.RejectedError
 	if _, err := Dial(patient(t), dev, at, ClientConfig{}); !errors.As(err, &rejected) || len(rejected.Private) == 0 {
 		t.Errorf("a second client: %v", err)
 	}
-	must(t, first.Close())
+	testkit.Must(t, first.Close())
 	if err := receive(t, reports); !errors.Is(err, rdma.ErrPeerClosed) {
 		t.Errorf("the server reports %v", err)
 	}
@@ -150,7 +144,7 @@ func TestMaxClients(t *testing.T) {
 	for { // the server may still release what the first one had
 		c, err := Dial(ctx, dev, at, ClientConfig{})
 		if err == nil {
-			must(t, c.Close())
+			testkit.Must(t, c.Close())
 			return
 		}
 		if !errors.As(err, &rejected) {
@@ -171,7 +165,7 @@ func TestClientGoes(t *testing.T) {
 func clientGoes(t *testing.T, depth int) {
 	dev := open(t)
 	kernels, s := task.Builtin(), newSlow()
-	must(t, kernels.Register(task.FirstOwnKernel, "slow", s))
+	testkit.Must(t, kernels.Register(task.FirstOwnKernel, "slow", s))
 	at, _ := serve(t, dev, ServerConfig{Depth: depth}, task.Config{Cores: 1, Kernels: kernels})
 	gone, stays := dial(t, dev, at), dial(t, dev, at)
 	out := make([]byte, 8)
@@ -181,7 +175,7 @@ func clientGoes(t *testing.T, depth int) {
 		go func() { d := d; failed <- gone.Do(context.Background(), &d) }()
 	}
 	receive(t, s.started)
-	must(t, gone.Close())
+	testkit.Must(t, gone.Close())
 	for range cap(failed) {
 		if err := receive(t, failed); err == nil {
 			t.Error("a task of a client that has gone succeeds")
@@ -191,7 +185,7 @@ func clientGoes(t *testing.T, depth int) {
 	d = task.Descriptor{
 		Kernel: task.KernelSum, Operands: []task.Operand{operand(t, stays, []byte{40, 2}, task.Uint8)}, Result: operand(t, stays, sum, task.Uint64),
 	}
-	must(t, stays.Do(patient(t), &d))
+	testkit.Must(t, stays.Do(patient(t), &d))
 	if n := s.runs.Load(); n != 1 || sum[0] != 42 || out[0] != 0 {
 		t.Errorf("depth %d: %d started, the other client has %d, and %d was written", depth, n, sum[0], out[0])
 	}
@@ -203,11 +197,11 @@ func TestForeignMemory(t *testing.T) {
 	dev := open(t)
 	var shared task.Regions
 	pd, err := dev.AllocPD()
-	must(t, err)
+	testkit.Must(t, err)
 	memory := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 	mr, err := pd.RegMR(memory, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-	must(t, err)
-	must(t, shared.Add(mr, memory, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+	testkit.Must(t, err)
+	testkit.Must(t, shared.Add(mr, memory, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
 	at, _ := serve(t, dev, ServerConfig{Memory: &shared}, task.Config{Cores: 1})
 	a, b := dial(t, dev, at), dial(t, dev, at)
 	there := task.Operand{VA: mr.VA(), Length: 8, Key: mr.RKey(), Type: task.Uint8, Shape: task.Shape{8}}
@@ -236,7 +230,7 @@ func TestForeignMemory(t *testing.T) {
 	if memory[0] != 1 || memory[7] != 8 {
 		t.Errorf("written: %d", memory)
 	}
-	must(t, a.Do(patient(t), &add))
+	testkit.Must(t, a.Do(patient(t), &add))
 	if memory[0] != 2 || memory[7] != 9 {
 		t.Errorf("the right task: %d", memory)
 	}
@@ -246,9 +240,9 @@ func TestForeignMemory(t *testing.T) {
 func TestEnds(t *testing.T) {
 	dev := open(t)
 	e, err := task.NewExecutor(task.Config{Cores: 1})
-	must(t, err)
+	testkit.Must(t, err)
 	s, err := Listen(patient(t), dev, "127.0.0.1:0", ServerConfig{Executor: e})
-	must(t, err)
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -262,14 +256,14 @@ func TestEnds(t *testing.T) {
 	if err := c.Do(patient(t), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the server has gone: %v", err)
 	}
-	must(t, c.Close())
+	testkit.Must(t, c.Close())
 	if err := c.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed twice: %v", err)
 	}
 	if _, err := c.Register(make([]byte, 8), task.Uint8, task.Shape{8}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("registered after Close: %v", err)
 	}
-	must(t, e.Close(patient(t)))
+	testkit.Must(t, e.Close(patient(t)))
 	if _, err := Listen(patient(t), dev, ":0", ServerConfig{}); err == nil {
 		t.Error("a server without an executor")
 	}
