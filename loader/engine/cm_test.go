@@ -107,8 +107,7 @@ func TestCMEntriesOfKilledEngine(t *testing.T) {
 			for id := range uint32(1000) {
 				testkit.Must(t, a.Maps.CmIds.Put(id, bpf.CmId{Remote: 3}))
 			}
-			cfg, err := a.LiveConfig()
-			testkit.Must(t, err)
+			cfg := testkit.Must1(a.LiveConfig())(t)
 			cfg.Steered = 1
 			testkit.Must(t, cfg.Close())
 		}

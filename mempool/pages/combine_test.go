@@ -129,8 +129,7 @@ func TestBatches(t *testing.T) {
 	dev, at := poolOf(t, 12, slabBytes, lease.Config{Grace: patience, Planner: plan})
 	n := join(t, dev, at, "a", 12*slabBytes)
 	s, _ := newStore(t, n, Config{Demand: 12 * slabBytes})
-	memory, err := s.AllocBuffers(pages * pageBytes)
-	testkit.Must(t, err)
+	memory := testkit.Must1(s.AllocBuffers(pages * pageBytes))(t)
 	buffer := func(page int64) []byte { return memory[page*pageBytes:][:pageBytes:pageBytes] }
 	rnd, versions, ctx := rand.New(rand.NewPCG(2, 3)), map[int64]uint64{}, patient(t)
 	written, neighbours := uint64(0), 0

@@ -40,8 +40,7 @@ func TestRegionOverMirror(t *testing.T) {
 	var list listed
 	var kill []func()
 	for _, name := range []string{"s1", "s2"} {
-		s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab})
-		testkit.Must(t, err)
+		s := testkit.Must1(server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab}))(t)
 		running, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { _ = s.Serve(running); close(done) }()

@@ -88,8 +88,7 @@ func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) 
 
 func region(t testing.TB, c vmm.Config, store vmm.Store) *vmm.Region {
 	t.Helper()
-	r, err := vmm.NewRegion(c, store)
-	testkit.Must(t, err)
+	r := testkit.Must1(vmm.NewRegion(c, store))(t)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -222,8 +221,7 @@ func TestMapOverPool(t *testing.T) {
 		require.Skip(t, err.Error())
 	}
 	const size = 2 << 20
-	m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8}})
-	testkit.Must(t, err)
+	m := testkit.Must1(vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8}}))(t)
 	defer m.Close()
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 6))
@@ -291,9 +289,7 @@ func TestRegionServerGone(t *testing.T) {
 	if _, err := r.WriteAt(b, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.Close())
 	var p *vmm.PageError
 	if _, err := r.ReadAt(make([]byte, size), 0); !errors.As(err, &p) {
 		t.Errorf("ReadAt: %v", err)

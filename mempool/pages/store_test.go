@@ -56,19 +56,16 @@ func poolOf(t *testing.T, slabs int, slabBytes uint64, c lease.Config) (dev verb
 
 func join(t *testing.T, dev verbs.Device, at, name string, demand uint64) *node.Node {
 	t.Helper()
-	n, err := node.Join(patient(t), dev, at, node.Config{Name: name, Period: 20 * time.Millisecond, Demand: demand})
-	testkit.Must(t, err)
+	n := testkit.Must1(node.Join(patient(t), dev, at, node.Config{Name: name, Period: 20 * time.Millisecond, Demand: demand}))(t)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
 
 func newStore(t *testing.T, n *node.Node, c Config) (s *Store, page []byte) {
 	t.Helper()
-	s, err := New(n, c)
-	testkit.Must(t, err)
+	s = testkit.Must1(New(n, c))(t)
 	t.Cleanup(s.Close)
-	page, err = s.AllocBuffers(pageBytes)
-	testkit.Must(t, err)
+	page = testkit.Must1(s.AllocBuffers(pageBytes))(t)
 	return s, page
 }
 

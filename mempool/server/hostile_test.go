@@ -41,10 +41,8 @@ func rawJoin(t *testing.T, dev verbs.Device, p *pool, name string, period time.D
 // rawDial makes a connection, on which nothing is sent.
 func rawDial(t *testing.T, dev verbs.Device, p *pool, r proto.Request) *rdma.Conn {
 	t.Helper()
-	private, err := r.AppendBinary(nil)
-	testkit.Must(t, err)
-	c, err := rdma.Dial(patient(t), dev, p.at, rdma.WithPrivate(private), rdma.WithMaxMessage(proto.MaxMessage))
-	testkit.Must(t, err)
+	private := testkit.Must1(r.AppendBinary(nil))(t)
+	c := testkit.Must1(rdma.Dial(patient(t), dev, p.at, rdma.WithPrivate(private), rdma.WithMaxMessage(proto.MaxMessage)))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -73,10 +71,8 @@ func (n *rawNode) lease(t *testing.T) []proto.Entry {
 	buf := make([]byte, proto.MaxMessage)
 	var j proto.Joiner
 	for {
-		length, err := n.Recv(patient(t), buf)
-		testkit.Must(t, err)
-		m, err := proto.Parse(buf[:length])
-		testkit.Must(t, err)
+		length := testkit.Must1(n.Recv(patient(t), buf))(t)
+		m := testkit.Must1(proto.Parse(buf[:length]))(t)
 		if l, ok := m.(*proto.Lease); ok {
 			if list, whole := j.Add(l); whole {
 				return list

@@ -34,8 +34,7 @@ func patient(t *testing.T) context.Context {
 
 func open(t *testing.T) verbs.Device {
 	t.Helper()
-	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
+	dev := testkit.Must1(rdma.Open(patient(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
@@ -50,8 +49,7 @@ type pool struct {
 func serve(t *testing.T, dev verbs.Device, c server.Config) *pool {
 	t.Helper()
 	c.SlabBytes = slab
-	s, err := server.Listen(patient(t), dev, "127.0.0.1:0", c)
-	testkit.Must(t, err)
+	s := testkit.Must1(server.Listen(patient(t), dev, "127.0.0.1:0", c))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -83,8 +81,7 @@ func join(t *testing.T, dev verbs.Device, p *pool, name string, slabs int) *node
 
 func joinAs(t *testing.T, dev verbs.Device, p *pool, c node.Config) *node.Node {
 	t.Helper()
-	n, err := node.Join(patient(t), dev, p.at, c)
-	testkit.Must(t, err)
+	n := testkit.Must1(node.Join(patient(t), dev, p.at, c))(t)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
@@ -149,8 +146,7 @@ func TestReadWrite(t *testing.T) {
 	if err := n.Read(ctx, l.Slabs[0].Number, slab-page+1, got); !errors.Is(err, node.ErrRange) {
 		t.Errorf("beyond the end: %v", err)
 	}
-	s, err := node.Status(ctx, dev, p.at)
-	testkit.Must(t, err)
+	s := testkit.Must1(node.Status(ctx, dev, p.at))(t)
 	if s.Slabs != 8 || len(s.Nodes) != 1 || s.Nodes[0].Name != "a" || s.Nodes[0].Slabs != 3 {
 		t.Errorf("status %+v", s)
 	}
@@ -166,8 +162,7 @@ func TestStart(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: 4 * slab})
 	n := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Hour, Demand: 4 * slab, Depth: 4})
-	b, err := n.Alloc(32 * page)
-	testkit.Must(t, err)
+	b := testkit.Must1(n.Alloc(32 * page))(t)
 	out, in := b[:16*page], b[16*page:]
 	for i := range out {
 		out[i] = byte(i / page * 3)
@@ -319,8 +314,7 @@ func TestRefused(t *testing.T) {
 	if _, err := node.Remove(patient(t), dev, p.at, "nobody", with(n.Ticket().Token)); err == nil {
 		t.Error("a node that is not there was removed")
 	}
-	s, err := node.Remove(patient(t), dev, p.at, "a", with(n.Ticket().Token))
-	testkit.Must(t, err)
+	s := testkit.Must1(node.Remove(patient(t), dev, p.at, "a", with(n.Ticket().Token)))(t)
 	if len(s.Nodes) != 0 {
 		t.Errorf("after Remove: %+v", s)
 	}

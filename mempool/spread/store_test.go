@@ -59,8 +59,7 @@ type running struct {
 
 func newPool(t *testing.T) *pool {
 	t.Helper()
-	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
+	dev := testkit.Must1(rdma.Open(patient(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return &pool{t: t, dev: dev, running: map[string]*running{}}
 }
@@ -218,9 +217,7 @@ func TestSeveralServers(t *testing.T) {
 	p.serve("s2", "127.0.0.1:0", 4)
 	u := p.open(p, "web1", false, 0)
 	u.writeAll(7*slabPages, 1)
-	if errs := u.readAll(); errs != nil {
-		t.Fatal(errs)
-	}
+	testkit.Must(t, errors.Join(u.readAll()...))
 	for _, s := range u.Status().Servers {
 		if !s.Connected || s.Stored == 0 {
 			t.Errorf("%+v", s)
@@ -287,9 +284,7 @@ func TestMirrorKilled(t *testing.T) {
 		default:
 		}
 		u.writeAll(count, round)
-		if errs := u.readAll(); errs != nil {
-			t.Fatal(errs)
-		}
+		testkit.Must(t, errors.Join(u.readAll()...))
 	}
 	u.wait("end of s1", func(s spread.Status) bool { return len(s.Servers) == 1 })
 	if s := u.Status(); s.Single != count || s.Counts.Lost != 0 {
@@ -432,8 +427,7 @@ func TestEtcdKilled(t *testing.T) {
 	p := newPool(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	announce := func(s directory.Server) {
-		wait, err := directory.Announce(ctx, d, func() directory.Server { return s }, func(error) {})
-		testkit.Must(t, err)
+		wait := testkit.Must1(directory.Announce(ctx, d, func() directory.Server { return s }, func(error) {}))(t)
 		t.Cleanup(func() { cancel(); wait() })
 	}
 	defer cancel()

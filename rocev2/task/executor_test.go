@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // Each of two tasks waits for the start of the other: they end only if cores work in parallel
@@ -88,10 +90,7 @@ func TestExecutedOnce(t *testing.T) {
 		t.Errorf("started again: %d; %+v; result %d", len(started), w.exec.Cores(), out)
 	}
 	// The same id of another origin is another task.
-	o, err := w.exec.NewOrigin(Local(w.table, w.pd))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := testkit.Must1(w.exec.NewOrigin(Local(w.table, w.pd)))(t)
 	release <- nil
 	c := make(chan Answer, 1)
 	o.Submit(Task{Descriptor: d, Done: func(a Answer) { c <- a }})
@@ -133,10 +132,7 @@ func TestBusy(t *testing.T) {
 	}
 	d.ID = 0
 	want(t, "repeated while full", wait(t, w.submitAs(d)), StatusBusy)
-	o, err := w.exec.NewOrigin(Local(w.table, w.pd))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := testkit.Must1(w.exec.NewOrigin(Local(w.table, w.pd)))(t)
 	other := make(chan Answer, 1)
 	o.Submit(Task{Descriptor: d, Done: func(a Answer) { other <- a }})
 	release <- nil
@@ -221,9 +217,7 @@ func TestCloseOrigin(t *testing.T) {
 	w.origin.Submit(Task{Descriptor: d, Done: func(a Answer) { fetching <- a }, Fetch: func(r func(*Error)) { ready = r }})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := w.origin.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.origin.Close(ctx))
 	for _, c := range []<-chan Answer{running, waiting, fetching, w.submit(d), w.submitAs(Descriptor{Result: d.Result})} {
 		want(t, "closed", wait(t, c), StatusCanceled)
 	}
@@ -296,10 +290,7 @@ func TestManyOrigins(t *testing.T) {
 	var answers atomic.Int64
 	var all sync.WaitGroup
 	for i := range origins {
-		o, err := w.exec.NewOrigin(Local(w.table, w.pd))
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := testkit.Must1(w.exec.NewOrigin(Local(w.table, w.pd)))(t)
 		for k := range tasks {
 			d := Descriptor{ID: ID(k), Kernel: KernelSum, Operands: []Operand{in}, Result: result}
 			d.Result.VA += uint64(i*tasks+k) * 8

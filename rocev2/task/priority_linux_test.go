@@ -15,8 +15,7 @@ import (
 // theirs.
 func TestBackground(t *testing.T) {
 	policy := func() int {
-		a, err := unix.SchedGetAttr(0, 0)
-		testkit.Must(t, err)
+		a := testkit.Must1(unix.SchedGetAttr(0, 0))(t)
 		return int(a.Policy)
 	}
 	for _, background := range []bool{false, true} {

@@ -163,8 +163,7 @@ func TestRemoteDuplicate(t *testing.T) {
 	for id, immediate := range []bool{false, true} {
 		d := Descriptor{ID: ID(id), Kernel: KernelAdd, Immediate: immediate, Result: here.origin(out, Uint8, Shape{2})}
 		d.Operands = []Operand{here.origin(in, Uint8, Shape{2}), here.origin(in, Uint8, Shape{2})}
-		b, err := d.Append(nil)
-		testkit.Must(t, err)
+		b := testkit.Must1(d.Append(nil))(t)
 		for n := range 3 {
 			if a := p.send(b, immediate); a.Status != StatusOK || a.ID != d.ID {
 				t.Fatalf("%+v", a)

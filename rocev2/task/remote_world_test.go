@@ -26,8 +26,7 @@ type node struct {
 // that no node can use a key of the other one.
 func both(t testing.TB, depths ...int) (client, server *node) {
 	t.Helper()
-	dev, err := rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
+	dev := testkit.Must1(rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
 	return connected(t, dev, depths...)
 }
@@ -35,16 +34,12 @@ func both(t testing.TB, depths ...int) (client, server *node) {
 // connected is both for an engine that exists.
 func connected(t testing.TB, dev verbs.Device, depths ...int) (client, server *node) {
 	t.Helper()
-	var err error
 	var ends [2]*node
 	for i := range ends {
 		n := &node{t: t, dev: dev}
-		n.pd, err = dev.AllocPD()
-		testkit.Must(t, err)
-		n.cq, err = dev.CreateCQ(CQDepth(depths[i]))
-		testkit.Must(t, err)
-		n.qp, err = n.pd.CreateQP(QPInit(n.cq, depths[i]))
-		testkit.Must(t, err)
+		n.pd = testkit.Must1(dev.AllocPD())(t)
+		n.cq = testkit.Must1(dev.CreateCQ(CQDepth(depths[i])))(t)
+		n.qp = testkit.Must1(n.pd.CreateQP(QPInit(n.cq, depths[i])))(t)
 		ends[i] = n
 	}
 	here := netip.MustParseAddr("127.0.0.1")
@@ -59,8 +54,7 @@ func connected(t testing.TB, dev verbs.Device, depths ...int) (client, server *n
 // register returns memory of a node as an operand by rkey.
 func (n *node) register(b []byte, typ Type, s Shape) (verbs.MR, Operand) {
 	n.t.Helper()
-	mr, err := n.pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-	testkit.Must(n.t, err)
+	mr := testkit.Must1(n.pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite))(n.t)
 	return mr, Operand{VA: mr.VA(), Length: uint32(len(b)), Key: mr.RKey(), Type: typ, Shape: s}
 }
 
@@ -75,8 +69,7 @@ func (n *node) origin(b []byte, typ Type, s Shape) Operand {
 // serve runs a server until the test ends, and returns how Serve ends.
 func serve(t testing.TB, n *node, e *Executor, m Memory, depth int) <-chan error {
 	t.Helper()
-	s, err := NewServer(ServerConfig{Executor: e, PD: n.pd, QP: n.qp, CQ: n.cq, Memory: m, Depth: depth})
-	testkit.Must(t, err)
+	s := testkit.Must1(NewServer(ServerConfig{Executor: e, PD: n.pd, QP: n.qp, CQ: n.cq, Memory: m, Depth: depth}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	ended := make(chan struct{})
@@ -87,8 +80,7 @@ func serve(t testing.TB, n *node, e *Executor, m Memory, depth int) <-chan error
 
 func newExecutor(t testing.TB, c Config) *Executor {
 	t.Helper()
-	e, err := NewExecutor(c)
-	testkit.Must(t, err)
+	e := testkit.Must1(NewExecutor(c))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -101,8 +93,7 @@ func newExecutor(t testing.TB, c Config) *Executor {
 
 func newClient(t testing.TB, n *node, depth int) *Client {
 	t.Helper()
-	c, err := NewClient(ClientConfig{PD: n.pd, QP: n.qp, CQ: n.cq, Depth: depth})
-	testkit.Must(t, err)
+	c := testkit.Must1(NewClient(ClientConfig{PD: n.pd, QP: n.qp, CQ: n.cq, Depth: depth}))(t)
 	t.Cleanup(func() { testkit.Must(t, c.Close()) })
 	return c
 }
@@ -122,9 +113,7 @@ type peer struct {
 
 func newPeer(n *node) *peer {
 	p := &peer{node: n, b: make([]byte, 2*SlotLen)}
-	var err error
-	p.mr, err = n.pd.RegMR(p.b, verbs.AccessLocalWrite)
-	testkit.Must(n.t, err)
+	p.mr = testkit.Must1(n.pd.RegMR(p.b, verbs.AccessLocalWrite))(n.t)
 	return p
 }
 
@@ -148,7 +137,6 @@ func (p *peer) send(b []byte, immediate bool) Answer {
 	if c[0].HasImm {
 		return AnswerOf(c[0].Imm)
 	}
-	a, err := ParseAnswer(p.b[SlotLen:][:c[0].Bytes])
-	testkit.Must(p.t, err)
+	a := testkit.Must1(ParseAnswer(p.b[SlotLen:][:c[0].Bytes]))(p.t)
 	return a
 }

@@ -25,8 +25,7 @@ const patience = 2 * time.Minute
 
 func open(t *testing.T, url string) *etcd.Directory {
 	t.Helper()
-	d, err := etcd.Open(url)
-	testkit.Must(t, err)
+	d := testkit.Must1(etcd.Open(url))(t)
 	return d
 }
 
@@ -44,8 +43,7 @@ func entry(name, address string, free int) directory.Server {
 func waitNames(t *testing.T, d directory.Directory, want ...string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		list, err := d.Servers(patient(t))
-		testkit.Must(t, err)
+		list := testkit.Must1(d.Servers(patient(t)))(t)
 		var names []string
 		for _, s := range list {
 			names = append(names, s.Name)
@@ -141,8 +139,7 @@ func TestRace(t *testing.T) {
 // An entry whose server is gone ends by itself.
 func TestExpires(t *testing.T) {
 	d := open(t, etcdtest.Start(t).URL)
-	e, err := d.Add(patient(t), entry("s1", "10.0.0.1:7178", 8))
-	testkit.Must(t, err)
+	e := testkit.Must1(d.Add(patient(t), entry("s1", "10.0.0.1:7178", 8)))(t)
 	waitNames(t, d, "s1")
 	waitNames(t, d)
 	if err := e.Renew(patient(t)); !errors.Is(err, directory.ErrExpired) {
@@ -211,8 +208,7 @@ func TestKilled(t *testing.T) {
 	}
 	waitNames(t, d, "s1")
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		list, err := d.Servers(patient(t))
-		testkit.Must(t, err)
+		list := testkit.Must1(d.Servers(patient(t)))(t)
 		if len(list) == 1 && list[0].Free == 2 {
 			break
 		}

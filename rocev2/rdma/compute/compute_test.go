@@ -29,8 +29,7 @@ func patient(t *testing.T) context.Context {
 
 func open(t *testing.T) verbs.Device {
 	t.Helper()
-	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
+	dev := testkit.Must1(rdma.Open(patient(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
@@ -60,13 +59,10 @@ func (s *slow) Run(ctx context.Context, _ *task.Descriptor, _ [][]byte, out []by
 // serve runs a server until the test ends. reports has what it reports.
 func serve(t *testing.T, dev verbs.Device, c ServerConfig, e task.Config) (address string, reports chan error) {
 	t.Helper()
-	var err error
-	c.Executor, err = task.NewExecutor(e)
-	testkit.Must(t, err)
+	c.Executor = testkit.Must1(task.NewExecutor(e))(t)
 	reports = make(chan error, 100)
 	c.Report = func(_ net.Addr, err error) { reports <- err }
-	s, err := Listen(patient(t), dev, "127.0.0.1:0", c)
-	testkit.Must(t, err)
+	s := testkit.Must1(Listen(patient(t), dev, "127.0.0.1:0", c))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -92,8 +88,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 
 func dial(t *testing.T, dev verbs.Device, address string) *Client {
 	t.Helper()
-	c, err := Dial(patient(t), dev, address, ClientConfig{})
-	testkit.Must(t, err)
+	c := testkit.Must1(Dial(patient(t), dev, address, ClientConfig{}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -101,8 +96,7 @@ func dial(t *testing.T, dev verbs.Device, address string) *Client {
 // operand registers memory of a client.
 func operand(t *testing.T, c *Client, b []byte, typ task.Type) task.Operand {
 	t.Helper()
-	o, err := c.Register(b, typ, task.Shape{uint32(len(b) / int(typ.Size()))})
-	testkit.Must(t, err)
+	o := testkit.Must1(c.Register(b, typ, task.Shape{uint32(len(b) / int(typ.Size()))}))(t)
 	return o
 }
 
@@ -196,11 +190,9 @@ func clientGoes(t *testing.T, depth int) {
 func TestForeignMemory(t *testing.T) {
 	dev := open(t)
 	var shared task.Regions
-	pd, err := dev.AllocPD()
-	testkit.Must(t, err)
+	pd := testkit.Must1(dev.AllocPD())(t)
 	memory := []byte{1, 2, 3, 4, 5, 6, 7, 8}
-	mr, err := pd.RegMR(memory, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-	testkit.Must(t, err)
+	mr := testkit.Must1(pd.RegMR(memory, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite))(t)
 	testkit.Must(t, shared.Add(mr, memory, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
 	at, _ := serve(t, dev, ServerConfig{Memory: &shared}, task.Config{Cores: 1})
 	a, b := dial(t, dev, at), dial(t, dev, at)
@@ -239,10 +231,8 @@ func TestForeignMemory(t *testing.T) {
 // Calls after the end of the server, or of the client, return errors.
 func TestEnds(t *testing.T) {
 	dev := open(t)
-	e, err := task.NewExecutor(task.Config{Cores: 1})
-	testkit.Must(t, err)
-	s, err := Listen(patient(t), dev, "127.0.0.1:0", ServerConfig{Executor: e})
-	testkit.Must(t, err)
+	e := testkit.Must1(task.NewExecutor(task.Config{Cores: 1}))(t)
+	s := testkit.Must1(Listen(patient(t), dev, "127.0.0.1:0", ServerConfig{Executor: e}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()

@@ -24,11 +24,9 @@ func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	dev, err := cmpeer.Open(cmpeer.Config{})
-	testkit.Must(t, err)
+	dev := testkit.Must1(cmpeer.Open(cmpeer.Config{}))(t)
 	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
-	l, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rping.Options()...)
-	testkit.Must(t, err)
+	l := testkit.Must1(rdma.Listen(ctx, dev, "127.0.0.1:0", rping.Options()...))(t)
 	t.Cleanup(func() { _ = l.Close() }) // the device may have ended
 	got := make(chan *rdma.Conn, 1)
 	go func() {
@@ -38,8 +36,7 @@ func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
 		}
 		got <- c
 	}()
-	dialed, err = rdma.Dial(ctx, dev, l.Addr().String(), rping.Options()...)
-	testkit.Must(t, err)
+	dialed = testkit.Must1(rdma.Dial(ctx, dev, l.Addr().String(), rping.Options()...))(t)
 	if accepted = <-got; accepted == nil {
 		t.FailNow()
 	}
@@ -48,16 +45,14 @@ func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
 
 func newClient(t *testing.T, c *rdma.Conn) *rping.Client {
 	t.Helper()
-	client, err := rping.NewClient(c)
-	testkit.Must(t, err)
+	client := testkit.Must1(rping.NewClient(c))(t)
 	t.Cleanup(func() { _ = client.Close() }) // a test may have done so
 	return client
 }
 
 func newServer(t *testing.T, c *rdma.Conn) *rping.Server {
 	t.Helper()
-	server, err := rping.NewServer(c)
-	testkit.Must(t, err)
+	server := testkit.Must1(rping.NewServer(c))(t)
 	t.Cleanup(func() { _ = server.Close() }) // a test may have done so
 	return server
 }
@@ -135,8 +130,7 @@ func TestBadClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, dialed, accepted := pair(t)
 			server := newServer(t, accepted)
-			r, err := dialed.Register(make([]byte, 64), verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-			testkit.Must(t, err)
+			r := testkit.Must1(dialed.Register(make([]byte, 64), verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite))(t)
 			served := make(chan error, 1)
 			go func() {
 				_, err := server.Answer(ctx)

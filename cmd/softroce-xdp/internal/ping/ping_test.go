@@ -36,8 +36,7 @@ type place struct {
 func (p *place) serve(t *testing.T, ctx context.Context, address string, more ...rdma.Option) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	l, err := rdma.Listen(ctx, p.dev, address, append(rping.Options(), more...)...)
-	testkit.Must(t, err)
+	l := testkit.Must1(rdma.Listen(ctx, p.dev, address, append(rping.Options(), more...)...))(t)
 	_, p.port, _ = net.SplitHostPort(l.Addr().String())
 	done := make(chan error, 1)
 	go func() {
@@ -65,8 +64,7 @@ func newPlace(t *testing.T) (context.Context, *place) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	dev, err := cmpeer.Open(cmpeer.Config{CM: cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millisecond}})
-	testkit.Must(t, err)
+	dev := testkit.Must1(cmpeer.Open(cmpeer.Config{CM: cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millisecond}}))(t)
 	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
 	return ctx, &place{dev: dev}
 }
@@ -81,16 +79,14 @@ func (p *place) client(host string, count uint64, report func(Trip)) *Client {
 // With encryption both ends need the key of the other one; a plain client is told why it is refused.
 func TestEncryptedPing(t *testing.T) {
 	ctx, p := newPlace(t)
-	id, err := seal.NewIdentity()
-	testkit.Must(t, err)
+	id := testkit.Must1(seal.NewIdentity())(t)
 	encrypted := rdma.WithEncryption(rdma.Encryption{
 		Identity: id, Peers: func(netip.Addr) []seal.PublicKey { return []seal.PublicKey{id.Public()} },
 	})
 	p.serve(t, ctx, ":0", encrypted)
 	c := p.client("127.0.0.1", 5, func(Trip) {})
 	c.Options = []rdma.Option{encrypted}
-	s, err := c.Run(ctx)
-	testkit.Must(t, err)
+	s := testkit.Must1(c.Run(ctx))(t)
 	if s.Answered != 5 {
 		t.Errorf("%+v", s)
 	}
@@ -252,8 +248,7 @@ func TestDeviceIsOpenedAgain(t *testing.T) {
 		}
 	})
 	c.Reopen = func(context.Context) (verbs.Device, error) { return second.dev, nil }
-	s, err := c.Run(ctx)
-	testkit.Must(t, err)
+	s := testkit.Must1(c.Run(ctx))(t)
 	if s.Answered != s.Sent-uint64(lost) || lost == 0 || c.Device != verbs.Device(second.dev) || attempts.Load() != 3 {
 		t.Errorf("%+v, %d lost, %d attempts to open", s, lost, attempts.Load())
 	}

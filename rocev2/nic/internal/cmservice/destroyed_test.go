@@ -71,8 +71,7 @@ func connectPair(t *testing.T, x, y cm.Session, qpnX, qpnY uint32) (idX, idY cm.
 	t.Helper()
 	p := params()
 	p.QPN = qpnX
-	idX, err := x.Connect(p)
-	testkit.Must(t, err)
+	idX = testkit.Must1(x.Connect(p))(t)
 	e := await(t, y, cm.Request)
 	path := e.Path
 	path.Local.QPN = qpnY

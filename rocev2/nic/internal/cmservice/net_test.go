@@ -117,8 +117,7 @@ func (e *end) keysOn() int {
 
 func (e *end) open(t *testing.T) cm.Session {
 	t.Helper()
-	s, err := e.svc.Open()
-	testkit.Must(t, err)
+	s := testkit.Must1(e.svc.Open())(t)
 	return s
 }
 
@@ -170,8 +169,7 @@ func accept(t *testing.T, s cm.Session, e cm.Event, qpn uint32) {
 // connected connects two sessions and returns the IDs of both ends.
 func connected(t *testing.T, a, b cm.Session) (idA, idB cm.ID) {
 	t.Helper()
-	idA, err := a.Connect(params())
-	testkit.Must(t, err)
+	idA = testkit.Must1(a.Connect(params()))(t)
 	req := await(t, b, cm.Request)
 	accept(t, b, req, 0x66)
 	testkit.Must(t, a.Ready(await(t, a, cm.Reply).ID, nil))
