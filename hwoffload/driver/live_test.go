@@ -8,17 +8,14 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = 2 * time.Minute
 
 // liveWorld has two models of a card joined by a network on virtual time, and a device on each.
 type liveWorld struct {
@@ -86,7 +83,7 @@ func (w *liveWorld) must(err error) {
 }
 
 func (w *liveWorld) limit() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	w.t.Cleanup(cancel)
 	return ctx
 }

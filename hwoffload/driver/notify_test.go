@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -43,10 +44,10 @@ func (x *notified) take() {
 	x.w.t.Helper()
 	select {
 	case <-x.b.cq.Notify():
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		x.w.t.Fatal("no signal")
 	}
-	for deadline := time.Now().Add(patience); x.signals() != 1; { // written behind Notify
+	for deadline := time.Now().Add(testkit.Patience); x.signals() != 1; { // written behind Notify
 		if time.Now().After(deadline) {
 			x.w.t.Fatal("the eventfd was not signalled")
 		}

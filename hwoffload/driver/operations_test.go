@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -127,7 +128,7 @@ func event(t *testing.T, n *node) verbs.Event {
 	select {
 	case e := <-n.dev.Events():
 		return e
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("no event")
 		return verbs.Event{}
 	}

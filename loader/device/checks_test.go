@@ -3,11 +3,11 @@
 package device_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -112,8 +112,7 @@ func TestFailedSendIsSolicited(t *testing.T) {
 		if err := verbs.Connect(q, verbs.Endpoint{Addr: here, QPN: q.QPN()}, verbs.Endpoint{Addr: here, QPN: q.QPN()}, verbs.DefaultAttr()); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := testkit.Context(t)
 		for _, want := range []verbs.Status{verbs.StatusLocalProtection, verbs.StatusWRFlushed} {
 			if err := q.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{{Addr: 1, Len: 1, LKey: 1}}}); err != nil {
 				t.Fatal(err)
@@ -133,8 +132,7 @@ func TestFailedSendIsSolicited(t *testing.T) {
 func TestCloseAfterDevice(t *testing.T) {
 	s, dir := serve(t, device.Config{})
 	a, b := open(t, dir), open(t, dir)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	l := need[*stream.Listener](t)(stream.Listen(ctx, b, "127.0.0.1:0"))
 	go func() {
 		_, _ = l.Accept() // the connection that is dialed
@@ -166,8 +164,7 @@ func TestCloseAfterDevice(t *testing.T) {
 func TestServedWriteWithImmediate(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	a, b := open(t, dir), open(t, dir)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	l := need[*rdma.Listener](t)(rdma.Listen(ctx, b, "127.0.0.1:0", rdma.WithMaxMessage(1000)))
 	accepted := make(chan *rdma.Conn, 1)
 	go func() {

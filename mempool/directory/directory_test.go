@@ -10,11 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 )
-
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
 
 // memory is a directory in memory, whose entries a test ends.
 type memory struct {
@@ -93,7 +91,7 @@ func TestAnnounce(t *testing.T) {
 	}
 	listed := func(want int) {
 		t.Helper()
-		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(testkit.Patience); ; time.Sleep(10 * time.Millisecond) {
 			list, _ := m.Servers(ctx)
 			if len(list) == 1 && list[0].Free == want {
 				return

@@ -126,12 +126,12 @@ func TestBatches(t *testing.T) {
 	const pages, slabBytes = 80, 80 << 10 // runs of 16 and of 4 pages
 	plan := &fixed{}
 	plan.slabs.Store(12)
-	dev, at := poolOf(t, 12, slabBytes, lease.Config{Grace: patience, Planner: plan})
+	dev, at := poolOf(t, 12, slabBytes, lease.Config{Grace: testkit.Patience, Planner: plan})
 	n := join(t, dev, at, "a", 12*slabBytes)
 	s, _ := newStore(t, n, Config{Demand: 12 * slabBytes})
 	memory := testkit.Must1(s.AllocBuffers(pages * pageBytes))(t)
 	buffer := func(page int64) []byte { return memory[page*pageBytes:][:pageBytes:pageBytes] }
-	rnd, versions, ctx := rand.New(rand.NewPCG(2, 3)), map[int64]uint64{}, patient(t)
+	rnd, versions, ctx := rand.New(rand.NewPCG(2, 3)), map[int64]uint64{}, testkit.Context(t)
 	written, neighbours := uint64(0), 0
 
 	// some returns pages for a call, without one twice: often a part of the numbers in order.
@@ -237,7 +237,7 @@ func TestCombinedFails(t *testing.T) {
 				ended <- n.Close()
 				return
 			}
-			ended <- n.Return(patient(t), n.Lease().Slabs[0].Number, n.Lease().Slabs[1].Number)
+			ended <- n.Return(testkit.Context(t), n.Lease().Slabs[0].Number, n.Lease().Slabs[1].Number)
 		}()
 		if round == 1 { // all of them fail
 			testkit.Must(t, <-ended)

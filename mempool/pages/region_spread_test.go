@@ -32,7 +32,7 @@ func (l listed) Add(context.Context, directory.Server) (directory.Entry, error) 
 // is gone; after the other one, its pages that are not local are errors, never zeroes.
 func TestRegionOverMirror(t *testing.T) {
 	const size = 1 << 20
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	t.Cleanup(cancel)
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	testkit.Must(t, err)
@@ -53,7 +53,7 @@ func TestRegionOverMirror(t *testing.T) {
 	})
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
-	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, servers)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: testkit.Patience}, servers)
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 7))
 	use(t, r, want, rnd, 500)

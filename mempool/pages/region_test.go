@@ -26,8 +26,6 @@ import (
 
 const (
 	slab = 64 << 10
-	// patience bounds waits for what must happen.
-	patience = 2 * time.Minute
 )
 
 // fixed is a planner that gives each node the slabs that the test sets.
@@ -66,7 +64,7 @@ func pool(t testing.TB, planner lease.Planner, bytes, slabBytes uint64) (*node.N
 
 func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) (*node.Node, *pages.Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	t.Cleanup(cancel)
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	testkit.Must(t, err)
@@ -125,13 +123,13 @@ func TestRegionOverPool(t *testing.T) {
 	const size = 1 << 20
 	planner := &fixed{slabs: 40}
 	n, store := pool(t, planner, 64*slab, slab)
-	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, store)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: testkit.Patience}, store)
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 5))
 	use(t, r, want, rnd, 500)
 	for _, slabs := range []int{20, 40, 18, 30, 17} {
 		planner.set(slabs)
-		for until := time.Now().Add(patience); len(n.Lease().Slabs) != slabs; {
+		for until := time.Now().Add(testkit.Patience); len(n.Lease().Slabs) != slabs; {
 			if time.Now().After(until) {
 				t.Fatalf("%d slabs are leased, want %d", len(n.Lease().Slabs), slabs)
 			}
@@ -160,7 +158,7 @@ func TestRegionFull(t *testing.T) {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
 	planner.set(32)
-	for until := time.Now().Add(patience); ; {
+	for until := time.Now().Add(testkit.Patience); ; {
 		if _, err = r.WriteAt(b, 0); err == nil {
 			break
 		}
@@ -181,7 +179,7 @@ func TestRegionDemand(t *testing.T) {
 	_, store := join(t, nil, 64*slab, slab, 0)
 	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 100 * time.Millisecond}, store)
 	b := bytes.Repeat([]byte{7}, size)
-	for until := time.Now().Add(patience); ; {
+	for until := time.Now().Add(testkit.Patience); ; {
 		_, err := r.WriteAt(b, 0)
 		if err == nil {
 			return
@@ -256,7 +254,7 @@ func TestRegionLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	planner.set(2)
-	for until := time.Now().Add(patience); len(n.Lease().Slabs) > 2; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(testkit.Patience); len(n.Lease().Slabs) > 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("%d slabs are leased", len(n.Lease().Slabs))
 		}
@@ -301,7 +299,7 @@ func TestRegionServerGone(t *testing.T) {
 func BenchmarkRegion(b *testing.B) {
 	const size = 32 << 20
 	n, store := pool(b, &fixed{slabs: 16}, 16<<22, 4<<20)
-	r := region(b, vmm.Config{Size: size, Local: 4 << 20, Deadline: patience}, store)
+	r := region(b, vmm.Config{Size: size, Local: 4 << 20, Deadline: testkit.Patience}, store)
 	buf := make([]byte, 1<<20)
 	for pass := range 2 {
 		for at := int64(0); at < size; at += int64(len(buf)) {

@@ -23,15 +23,7 @@ const (
 	pageBytes = 4096
 	slabPages = 8
 	slabBytes = slabPages * pageBytes
-	// patience bounds waits for what must happen.
-	patience = 2 * time.Minute
 )
-
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // pool runs a server of some slabs until the test ends. Nodes have a time grace to return slabs.
 func pool(t *testing.T, slabs int, grace time.Duration) (dev verbs.Device, at string) {
@@ -41,9 +33,9 @@ func pool(t *testing.T, slabs int, grace time.Duration) (dev verbs.Device, at st
 
 func poolOf(t *testing.T, slabs int, slabBytes uint64, c lease.Config) (dev verbs.Device, at string) {
 	t.Helper()
-	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
+	dev, err := rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback"))
 	testkit.Must(t, err)
-	s, err := server.Listen(patient(t), dev, "127.0.0.1:0", server.Config{
+	s, err := server.Listen(testkit.Context(t), dev, "127.0.0.1:0", server.Config{
 		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: c,
 	})
 	testkit.Must(t, err)
@@ -56,7 +48,7 @@ func poolOf(t *testing.T, slabs int, slabBytes uint64, c lease.Config) (dev verb
 
 func join(t *testing.T, dev verbs.Device, at, name string, demand uint64) *node.Node {
 	t.Helper()
-	n := testkit.Must1(node.Join(patient(t), dev, at, node.Config{Name: name, Period: 20 * time.Millisecond, Demand: demand}))(t)
+	n := testkit.Must1(node.Join(testkit.Context(t), dev, at, node.Config{Name: name, Period: 20 * time.Millisecond, Demand: demand}))(t)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
@@ -94,7 +86,7 @@ func check(t *testing.T, data []byte, page int64, version uint64) {
 
 // Pages are read as they were written. A page that was never written, and one without room, are errors.
 func TestStore(t *testing.T) {
-	dev, at := pool(t, 2, patience)
+	dev, at := pool(t, 2, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", 2*slabBytes), Config{Demand: 2 * slabBytes})
 	for page := range int64(2 * slabPages) {
 		fill(data, page, 1)
@@ -120,9 +112,9 @@ func TestStore(t *testing.T) {
 
 // The demand follows what is stored: a store that finds no room has some in a later period.
 func TestGrows(t *testing.T) {
-	dev, at := pool(t, 8, patience)
+	dev, at := pool(t, 8, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", 0), Config{})
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for page := range int64(3 * slabPages) {
 		fill(data, page, 1)
 		for err := ErrNoRoom; err != nil; {
@@ -141,7 +133,7 @@ func TestGrows(t *testing.T) {
 // While another node takes and returns space, pages move, and each READ returns what was written last, or
 // says that the page is lost.
 func TestMoves(t *testing.T) {
-	dev, at := pool(t, 8, patience)
+	dev, at := pool(t, 8, testkit.Patience)
 	n := join(t, dev, at, "a", 8*slabBytes)
 	s, data := newStore(t, n, Config{Demand: 8 * slabBytes})
 	other := join(t, dev, at, "b", 0)
@@ -169,7 +161,7 @@ func TestMoves(t *testing.T) {
 	for page := range int64(few) {
 		write(page*5, 1)
 	}
-	ctx, version := patient(t), uint64(2)
+	ctx, version := testkit.Context(t), uint64(2)
 	for _, demand := range []uint64{8, 0, 8} {
 		other.SetDemand(demand * slabBytes)
 		for reached := false; !reached; version++ {
@@ -206,7 +198,7 @@ func TestLost(t *testing.T) {
 		testkit.Must(t, access(s.WritePages, page, data))
 	}
 	other := join(t, dev, at, "b", 2*slabBytes)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for len(other.Lease().Slabs) == 0 {
 		testkit.Must(t, ctx.Err())
 		time.Sleep(time.Millisecond)
@@ -239,11 +231,11 @@ func TestLost(t *testing.T) {
 
 // Requests after the end of the connection, and after Close, are errors.
 func TestEnds(t *testing.T) {
-	dev, at := pool(t, 2, patience)
+	dev, at := pool(t, 2, testkit.Patience)
 	n := join(t, dev, at, "a", slabBytes)
 	s, data := newStore(t, n, Config{})
 	testkit.Must(t, access(s.WritePages, 1, data))
-	testkit.Must(t, n.Leave(patient(t)))
+	testkit.Must(t, n.Leave(testkit.Context(t)))
 	if err := access(s.ReadPages, 1, data); err == nil {
 		t.Error("a READ after Leave succeeds")
 	}
@@ -256,7 +248,7 @@ func TestEnds(t *testing.T) {
 // A page that is forgotten while a READ of it is outstanding keeps its slot until the READ has ended: a READ that is
 // repeated would have the bytes of the next page.
 func TestForgottenWhileRead(t *testing.T) {
-	dev, at := pool(t, 2, patience)
+	dev, at := pool(t, 2, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", slabBytes), Config{Demand: slabBytes})
 	fill(data, 1, 1)
 	testkit.Must(t, access(s.WritePages, 1, data))
@@ -282,11 +274,11 @@ func TestForgottenWhileRead(t *testing.T) {
 
 // A page does not move while a request of it is outstanding, and requests wait while it moves.
 func TestMoveExcludesRequests(t *testing.T) {
-	dev, at := pool(t, 2, patience)
+	dev, at := pool(t, 2, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", 2*slabBytes), Config{Demand: 2 * slabBytes})
 	fill(data, 1, 1)
 	testkit.Must(t, access(s.WritePages, 1, data))
-	ctx, buf := patient(t), data
+	ctx, buf := testkit.Context(t), data
 
 	s.mu.Lock()
 	p := s.pages[1]

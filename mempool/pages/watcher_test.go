@@ -39,7 +39,7 @@ func (w *watcher) Squeezed(list []int64) {
 // wait waits until the watcher was told something.
 func (w *watcher) wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(time.Millisecond) {
 		w.mu.Lock()
 		told := ok()
 		w.mu.Unlock()
@@ -84,7 +84,7 @@ func TestWatcher(t *testing.T) {
 
 // Forget frees the place of a page.
 func TestForget(t *testing.T) {
-	dev, at := pool(t, 1, patience)
+	dev, at := pool(t, 1, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", slabBytes), Config{Demand: slabBytes})
 	for page := range int64(slabPages) {
 		testkit.Must(t, access(s.WritePages, page, data))

@@ -22,19 +22,11 @@ import (
 const (
 	page = 4096
 	slab = 4 * page
-	// patience bounds waits for what must happen.
-	patience = 2 * time.Minute
 )
-
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func open(t *testing.T) verbs.Device {
 	t.Helper()
-	dev := testkit.Must1(rdma.Open(patient(t), "lo", rdma.WithDriver("loopback")))(t)
+	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
@@ -49,7 +41,7 @@ type pool struct {
 func serve(t *testing.T, dev verbs.Device, c server.Config) *pool {
 	t.Helper()
 	c.SlabBytes = slab
-	s := testkit.Must1(server.Listen(patient(t), dev, "127.0.0.1:0", c))(t)
+	s := testkit.Must1(server.Listen(testkit.Context(t), dev, "127.0.0.1:0", c))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -66,7 +58,7 @@ func serve(t *testing.T, dev verbs.Device, c server.Config) *pool {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(testkit.Patience):
 			t.Fatal("Serve does not end")
 		}
 	}
@@ -81,7 +73,7 @@ func join(t *testing.T, dev verbs.Device, p *pool, name string, slabs int) *node
 
 func joinAs(t *testing.T, dev verbs.Device, p *pool, c node.Config) *node.Node {
 	t.Helper()
-	n := testkit.Must1(node.Join(patient(t), dev, p.at, c))(t)
+	n := testkit.Must1(node.Join(testkit.Context(t), dev, p.at, c))(t)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
@@ -89,7 +81,7 @@ func joinAs(t *testing.T, dev verbs.Device, p *pool, c node.Config) *node.Node {
 // waitLease waits until a lease is as wanted.
 func waitLease(t *testing.T, n *node.Node, what string, ok func(node.Lease) bool) node.Lease {
 	t.Helper()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for {
 		if l := n.Lease(); ok(l) {
 			return l
@@ -107,7 +99,7 @@ func waitLease(t *testing.T, n *node.Node, what string, ok func(node.Lease) bool
 // waitStatus waits until the state of the pool is as wanted.
 func waitStatus(t *testing.T, p *pool, what string, ok func(lease.Status) bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(p.Status()); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); !ok(p.Status()); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no %s: %+v", what, p.Status())
 		}
@@ -125,7 +117,7 @@ func TestReadWrite(t *testing.T) {
 	if len(l.Slabs) != 3 || l.Bytes() != 3*slab {
 		t.Fatalf("lease %+v", l)
 	}
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for i, s := range l.Slabs {
 		for at := uint64(0); at < slab; at += page {
 			testkit.Must(t, n.Write(ctx, s.Number, at, fill(byte(16*i)+byte(at/page)+1, page)))
@@ -168,7 +160,7 @@ func TestStart(t *testing.T) {
 		out[i] = byte(i / page * 3)
 	}
 	done := make(chan error, 100)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	var writes, reads []node.Op
 	for i := range 16 {
 		number := n.Lease().Slabs[i/4].Number
@@ -220,9 +212,9 @@ func TestSpaceFollowsNeed(t *testing.T) {
 // valid.
 func TestReturnWhileInUse(t *testing.T) {
 	dev := open(t)
-	p := serve(t, dev, server.Config{Bytes: 8 * slab, Lease: lease.Config{Grace: patience}})
+	p := serve(t, dev, server.Config{Bytes: 8 * slab, Lease: lease.Config{Grace: testkit.Patience}})
 	n := join(t, dev, p, "a", 8)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	done, stop := make(chan error, 1), make(chan struct{})
 	go func() {
 		buf := make([]byte, page)
@@ -275,7 +267,7 @@ func TestLastSlab(t *testing.T) {
 	results := make(chan result, 4)
 	for i := range cap(results) {
 		go func() {
-			n, err := node.Join(patient(t), dev, p.at, node.Config{Name: string(rune('a' + i)), Period: time.Minute, Demand: slab})
+			n, err := node.Join(testkit.Context(t), dev, p.at, node.Config{Name: string(rune('a' + i)), Period: time.Minute, Demand: slab})
 			results <- result{n, err}
 		}()
 	}
@@ -305,16 +297,16 @@ func TestRefused(t *testing.T) {
 		{node.Config{Name: "b", Period: time.Microsecond}, "choose 10ms to 1h"},
 		{node.Config{Name: "b c", Period: time.Second}, "no spaces"},
 	} {
-		_, err := node.Join(patient(t), dev, p.at, x.c)
+		_, err := node.Join(testkit.Context(t), dev, p.at, x.c)
 		var rejected *rdma.RejectedError
 		if !errors.As(err, &rejected) || !bytes.Contains(rejected.Private, []byte(x.want)) {
 			t.Errorf("%+v: %v", x.c, err)
 		}
 	}
-	if _, err := node.Remove(patient(t), dev, p.at, "nobody", with(n.Ticket().Token)); err == nil {
+	if _, err := node.Remove(testkit.Context(t), dev, p.at, "nobody", with(n.Ticket().Token)); err == nil {
 		t.Error("a node that is not there was removed")
 	}
-	s := testkit.Must1(node.Remove(patient(t), dev, p.at, "a", with(n.Ticket().Token)))(t)
+	s := testkit.Must1(node.Remove(testkit.Context(t), dev, p.at, "a", with(n.Ticket().Token)))(t)
 	if len(s.Nodes) != 0 {
 		t.Errorf("after Remove: %+v", s)
 	}
@@ -324,7 +316,7 @@ func TestRefused(t *testing.T) {
 	}
 	join(t, dev, p, "b", 1)
 	for _, c := range []server.Config{{}, {Bytes: 1}, {Bytes: 1 << 30, SlabBytes: 4097}, {Bytes: 1 << 60, SlabBytes: 4096}, {Bytes: 1 << 30, Lease: lease.Config{Grace: 2 * time.Hour}}} {
-		if _, err := server.Listen(patient(t), dev, "127.0.0.1:0", c); err == nil {
+		if _, err := server.Listen(testkit.Context(t), dev, "127.0.0.1:0", c); err == nil {
 			t.Errorf("accepted: %+v", c)
 		}
 	}
@@ -334,7 +326,7 @@ func TestRefused(t *testing.T) {
 func TestResume(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: 2 * slab})
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	n := join(t, dev, p, "a", 1)
 	number := n.Lease().Slabs[0].Number
 	testkit.Must(t, n.Write(ctx, number, page, fill(7, page)))
@@ -373,7 +365,7 @@ func TestRestart(t *testing.T) {
 	c := server.Config{Bytes: 4 * slab, StateFile: t.TempDir() + "/pool.json"}
 	p := serve(t, dev, c)
 	n := join(t, dev, p, "a", 3)
-	testkit.Must(t, n.Write(patient(t), n.Lease().Slabs[0].Number, 0, fill(1, page)))
+	testkit.Must(t, n.Write(testkit.Context(t), n.Lease().Slabs[0].Number, 0, fill(1, page)))
 	p.stop()
 	<-n.Done()
 	if n.Err() == nil {
@@ -389,13 +381,13 @@ func TestRestart(t *testing.T) {
 		t.Errorf("lease %+v, resumed: %v", l, again.Resumed())
 	}
 	got := fill(9, page)
-	testkit.Must(t, again.Read(patient(t), again.Lease().Slabs[0].Number, 0, got))
+	testkit.Must(t, again.Read(testkit.Context(t), again.Lease().Slabs[0].Number, 0, got))
 	if !bytes.Equal(got, make([]byte, page)) {
 		t.Errorf("data %d after the restart", got[0])
 	}
 	p.stop()
 	c.SlabBytes = 2 * slab
-	if _, err := server.Listen(patient(t), dev, "127.0.0.1:0", c); err == nil {
+	if _, err := server.Listen(testkit.Context(t), dev, "127.0.0.1:0", c); err == nil {
 		t.Error("a state file with other slabs is accepted")
 	}
 }
@@ -414,7 +406,7 @@ func TestReport(t *testing.T) {
 	if r := <-reports; r.name != "a" || r.from == nil || r.err != nil {
 		t.Errorf("%+v", r)
 	}
-	testkit.Must(t, n.Leave(patient(t)))
+	testkit.Must(t, n.Leave(testkit.Context(t)))
 	if r := <-reports; r.name != "a" || r.err == nil {
 		t.Errorf("%+v", r)
 	}

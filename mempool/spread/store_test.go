@@ -31,15 +31,7 @@ const (
 	page      = 4096
 	slabPages = 8
 	slabBytes = slabPages * page
-	// patience bounds waits for what must happen.
-	patience = 2 * time.Minute
 )
-
-func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // pool is a device, and a directory in memory of the servers on it.
 type pool struct {
@@ -59,7 +51,7 @@ type running struct {
 
 func newPool(t *testing.T) *pool {
 	t.Helper()
-	dev := testkit.Must1(rdma.Open(patient(t), "lo", rdma.WithDriver("loopback")))(t)
+	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return &pool{t: t, dev: dev, running: map[string]*running{}}
 }
@@ -86,7 +78,7 @@ func (p *pool) Add(context.Context, directory.Server) (directory.Entry, error) {
 // serve runs a server of some slabs, at an address, until it is killed or the test ends.
 func (p *pool) serve(name, at string, slabs int) directory.Server {
 	p.t.Helper()
-	s, err := server.Listen(patient(p.t), p.dev, at, server.Config{
+	s, err := server.Listen(testkit.Context(p.t), p.dev, at, server.Config{
 		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: lease.Config{Grace: 10 * time.Second},
 	})
 	testkit.Must(p.t, err)
@@ -121,7 +113,7 @@ func (p *pool) kill(name string) {
 
 func (p *pool) open(d directory.Directory, name string, mirror bool, demandPages int) *user {
 	p.t.Helper()
-	s, err := spread.Open(patient(p.t), p.dev, d, spread.Config{
+	s, err := spread.Open(testkit.Context(p.t), p.dev, d, spread.Config{
 		Name: name, Period: 50 * time.Millisecond, Demand: uint64(demandPages) * page, Mirror: mirror,
 		Report: func(server string, err error) { p.t.Logf("%s, server %q: %v", name, server, err) },
 	})
@@ -146,7 +138,7 @@ func (u *user) access(start func([]vmm.Request), number int64) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		u.t.Fatalf("page %d: no answer", number)
 		return nil
 	}
@@ -168,7 +160,7 @@ func (u *user) write(number int64, version uint64) error {
 // writeAll writes pages, each as soon as there is room for it.
 func (u *user) writeAll(count int, version uint64) {
 	u.t.Helper()
-	ctx := patient(u.t)
+	ctx := testkit.Context(u.t)
 	for number := range int64(count) {
 		for err := pages.ErrNoRoom; err != nil; {
 			testkit.Must(u.t, ctx.Err())
@@ -203,7 +195,7 @@ func (u *user) readAll() (errs []error) {
 // wait waits until the state of the store is as wanted.
 func (u *user) wait(what string, ok func(spread.Status) bool) {
 	u.t.Helper()
-	for end := time.Now().Add(patience); !ok(u.Status()); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); !ok(u.Status()); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			u.t.Fatalf("no %s: %+v", what, u.Status())
 		}
@@ -338,7 +330,7 @@ func TestEntryReturns(t *testing.T) {
 	p.serve("s1", "127.0.0.1:0", 4)
 	p.serve("s2", "127.0.0.1:0", 4)
 	reports := make(chan error, 100)
-	s, err := spread.Open(patient(t), p.dev, p, spread.Config{
+	s, err := spread.Open(testkit.Context(t), p.dev, p, spread.Config{
 		Name: "web1", Period: 50 * time.Millisecond, Demand: slabBytes, Mirror: true,
 		Report: func(server string, err error) {
 			if server == "s2" {
@@ -350,7 +342,7 @@ func TestEntryReturns(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	testkit.Must(t, <-reports)
 	until := func(ok func() bool) {
-		for ctx := patient(t); !ok(); time.Sleep(5 * time.Millisecond) {
+		for ctx := testkit.Context(t); !ok(); time.Sleep(5 * time.Millisecond) {
 			testkit.Must(t, ctx.Err())
 		}
 	}
@@ -374,7 +366,7 @@ func TestRaceForLastSlab(t *testing.T) {
 	var all sync.WaitGroup
 	for _, name := range []string{"web1", "web2"} {
 		all.Go(func() {
-			s, err := spread.Open(patient(t), p.dev, p, spread.Config{Name: name, Period: 50 * time.Millisecond, Demand: slabBytes})
+			s, err := spread.Open(testkit.Context(t), p.dev, p, spread.Config{Name: name, Period: 50 * time.Millisecond, Demand: slabBytes})
 			if err != nil {
 				t.Error(err)
 				return
@@ -446,7 +438,7 @@ func TestEtcdKilled(t *testing.T) {
 	if errs := u.readAll(); errs != nil {
 		t.Errorf("without etcd, and with one of two servers: %v", errs)
 	}
-	_, err = spread.Open(patient(t), p.dev, d, spread.Config{Name: "web2", Period: time.Second})
+	_, err = spread.Open(testkit.Context(t), p.dev, d, spread.Config{Name: "web2", Period: time.Second})
 	if !errors.Is(err, directory.ErrUnreachable) || !strings.Contains(err.Error(), e.URL) {
 		t.Errorf("a node that joins: %v", err)
 	}
@@ -464,18 +456,18 @@ func TestEtcdKilled(t *testing.T) {
 func TestOpen(t *testing.T) {
 	p := newPool(t)
 	c := spread.Config{Name: "web1", Period: time.Second}
-	if _, err := spread.Open(patient(t), p.dev, p, c); !errors.Is(err, spread.ErrEmpty) {
+	if _, err := spread.Open(testkit.Context(t), p.dev, p, c); !errors.Is(err, spread.ErrEmpty) {
 		t.Errorf("no servers: %v", err)
 	}
 	p.serve("s1", "127.0.0.1:0", 1)
 	c.Mirror = true
-	if _, err := spread.Open(patient(t), p.dev, p, c); !errors.Is(err, spread.ErrMirror) || !strings.Contains(err.Error(), "s1 alone") {
+	if _, err := spread.Open(testkit.Context(t), p.dev, p, c); !errors.Is(err, spread.ErrMirror) || !strings.Contains(err.Error(), "s1 alone") {
 		t.Errorf("a mirror with one server: %v", err)
 	}
 	c.Mirror = false
 	u := p.open(p, "web1", false, 1)
 	var rejected *rdma.RejectedError
-	if _, err := spread.Open(patient(t), p.dev, p, c); !errors.As(err, &rejected) || !strings.Contains(err.Error(), "another node has this name") {
+	if _, err := spread.Open(testkit.Context(t), p.dev, p, c); !errors.As(err, &rejected) || !strings.Contains(err.Error(), "another node has this name") {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	done := make(chan error, 1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
@@ -18,7 +19,7 @@ func closes(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("%s: Done was not closed", what)
 	}
 }
@@ -28,7 +29,7 @@ func closes(t *testing.T, what string, c <-chan struct{}) {
 func TestDoneWithoutWait(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{})
 	a, b := connect(t, dev, rdma.WithRecvBuffers(1))
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	start := func() *rdma.Op {
 		op, err := a.Start(ctx, &verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline, Data: []byte("x")})
 		if err != nil {
@@ -70,7 +71,7 @@ func TestDoneWithoutWait(t *testing.T) {
 func TestDoneAfterDevice(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{})
 	a, _ := connect(t, dev, rdma.WithRecvBuffers(1))
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	var ops []*rdma.Op
 	for range 2 {
 		op, err := a.Start(ctx, &verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline, Data: []byte("x")})
@@ -91,7 +92,7 @@ func TestStatusIsError(t *testing.T) {
 	a, b := connect(t, openLoop(t, cmpeer.Config{}))
 	defer a.Close()
 	defer b.Close()
-	err := a.Write(patient(t), []byte("x"), rdma.Remote{Addr: 8, RKey: 77, Len: 8})
+	err := a.Write(testkit.Context(t), []byte("x"), rdma.Remote{Addr: 8, RKey: 77, Len: 8})
 	if !errors.Is(err, verbs.StatusRemoteAccess) || errors.Is(err, verbs.StatusRetryExceeded) {
 		t.Error(err)
 	}

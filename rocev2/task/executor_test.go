@@ -68,7 +68,7 @@ func receive[T any](t *testing.T, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("nothing happens")
 		panic("")
 	}
@@ -215,8 +215,7 @@ func TestCloseOrigin(t *testing.T) {
 	d.ID = w.next
 	var ready func(*Error)
 	w.origin.Submit(Task{Descriptor: d, Done: func(a Answer) { fetching <- a }, Fetch: func(r func(*Error)) { ready = r }})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	testkit.Must(t, w.origin.Close(ctx))
 	for _, c := range []<-chan Answer{running, waiting, fetching, w.submit(d), w.submitAs(Descriptor{Result: d.Result})} {
 		want(t, "closed", wait(t, c), StatusCanceled)

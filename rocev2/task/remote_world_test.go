@@ -82,8 +82,7 @@ func newExecutor(t testing.TB, c Config) *Executor {
 	t.Helper()
 	e := testkit.Must1(NewExecutor(c))(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
+		ctx := testkit.Context(t)
 		if err := e.Close(ctx); err != nil {
 			t.Error(err)
 		}
@@ -99,7 +98,7 @@ func newClient(t testing.TB, n *node, depth int) *Client {
 }
 
 func limit(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
-
 // world is an executor with one origin, and memory that MR checks guard.
 type world struct {
 	t      testing.TB
@@ -34,8 +31,7 @@ func newWorld(t testing.TB, c Config) *world {
 	w := &world{t: t}
 	w.exec = testkit.Must1(NewExecutor(c))(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
+		ctx := testkit.Context(t)
 		if err := w.exec.Close(ctx); err != nil {
 			t.Error(err)
 		}
@@ -82,7 +78,7 @@ func wait(t testing.TB, c <-chan Answer) Answer {
 	select {
 	case a := <-c:
 		return a
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("no answer")
 		panic("")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -97,7 +98,7 @@ func TestKickOnAnotherThread(t *testing.T) {
 		received.Add(int64(got))
 		if got > 0 {
 			last = time.Now()
-		} else if time.Since(last) > patience {
+		} else if time.Since(last) > testkit.Patience {
 			st, _ := b.Stats()
 			t.Errorf("%d of %d packets came: %+v", n, packets, st)
 			break
@@ -108,9 +109,6 @@ func TestKickOnAnotherThread(t *testing.T) {
 		t.Errorf("sender: %+v %v", st, err)
 	}
 }
-
-// patience is how long something may take that comes at once on an idle machine.
-const patience = 5 * time.Minute
 
 func TestReopen(t *testing.T) {
 	ends := newCable(t, topo.CableSpec{})
@@ -188,7 +186,7 @@ func TestInterfaceDown(t *testing.T) {
 	if err := nl.LinkSetUp(link); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); a.Pending() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience); a.Pending() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if err := a.Kick(); err != nil && !errors.Is(err, xsk.ErrDown) {
 			t.Fatal(err)
 		}
@@ -204,7 +202,7 @@ func TestInterfaceDeleted(t *testing.T) {
 	a, b := l.sets[0][0], l.sets[1][0]
 	send(t, a, pattern(100, 1))
 	batch := b.NewBatch(8)
-	if ok, err := b.Wait(patience); !ok || err != nil {
+	if ok, err := b.Wait(testkit.Patience); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if n := b.Receive(batch); n != 1 {
@@ -225,7 +223,7 @@ func TestInterfaceDeleted(t *testing.T) {
 		if !errors.Is(err, xsk.ErrGone) && !errors.Is(err, xsk.ErrDown) {
 			t.Errorf("Wait: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("Wait does not notice")
 	}
 	a.Push(copy(a.Frame(), pattern(100, 1)))

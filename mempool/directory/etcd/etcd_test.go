@@ -20,19 +20,10 @@ import (
 	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
-
 func open(t *testing.T, url string) *etcd.Directory {
 	t.Helper()
 	d := testkit.Must1(etcd.Open(url))(t)
 	return d
-}
-
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func entry(name, address string, free int) directory.Server {
@@ -42,8 +33,8 @@ func entry(name, address string, free int) directory.Server {
 // names waits until the directory lists servers.
 func waitNames(t *testing.T, d directory.Directory, want ...string) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		list := testkit.Must1(d.Servers(patient(t)))(t)
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(50 * time.Millisecond) {
+		list := testkit.Must1(d.Servers(testkit.Context(t)))(t)
 		var names []string
 		for _, s := range list {
 			names = append(names, s.Name)
@@ -60,7 +51,7 @@ func waitNames(t *testing.T, d directory.Directory, want ...string) {
 // An entry is listed as it was written, changes, and ends. Pools with different paths do not see each other.
 func TestEntries(t *testing.T) {
 	e := etcdtest.Start(t)
-	d, ctx := open(t, e.URL), patient(t)
+	d, ctx := open(t, e.URL), testkit.Context(t)
 	two, err := d.Add(ctx, entry("s2", "10.0.0.2:7178", 3))
 	testkit.Must(t, err)
 	one, err := d.Add(ctx, entry("s1", "10.0.0.1:7178", 8))
@@ -89,7 +80,7 @@ func TestEntries(t *testing.T) {
 // Two servers cannot have one name. A server that was started again at its address takes its entry over, and
 // the earlier process cannot change it any more.
 func TestName(t *testing.T) {
-	d, ctx := open(t, etcdtest.Start(t).URL), patient(t)
+	d, ctx := open(t, etcdtest.Start(t).URL), testkit.Context(t)
 	first, err := d.Add(ctx, entry("s1", "10.0.0.1:7178", 8))
 	testkit.Must(t, err)
 	if _, err := d.Add(ctx, entry("s1", "10.0.0.2:7178", 8)); !errors.Is(err, directory.ErrTaken) || !strings.Contains(err.Error(), "s1 is at 10.0.0.1:7178") {
@@ -114,7 +105,7 @@ func TestName(t *testing.T) {
 
 // Servers that race for a name: one has it.
 func TestRace(t *testing.T) {
-	d, ctx := open(t, etcdtest.Start(t).URL), patient(t)
+	d, ctx := open(t, etcdtest.Start(t).URL), testkit.Context(t)
 	errs := make(chan error)
 	for i := range 8 {
 		go func() {
@@ -139,10 +130,10 @@ func TestRace(t *testing.T) {
 // An entry whose server is gone ends by itself.
 func TestExpires(t *testing.T) {
 	d := open(t, etcdtest.Start(t).URL)
-	e := testkit.Must1(d.Add(patient(t), entry("s1", "10.0.0.1:7178", 8)))(t)
+	e := testkit.Must1(d.Add(testkit.Context(t), entry("s1", "10.0.0.1:7178", 8)))(t)
 	waitNames(t, d, "s1")
 	waitNames(t, d)
-	if err := e.Renew(patient(t)); !errors.Is(err, directory.ErrExpired) {
+	if err := e.Renew(testkit.Context(t)); !errors.Is(err, directory.ErrExpired) {
 		t.Errorf("Renew of an entry that has expired: %v", err)
 	}
 }
@@ -161,7 +152,7 @@ func (r *reports) add(err error) {
 
 func (r *reports) wait(t *testing.T, count int) []error {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(50 * time.Millisecond) {
 		r.mu.Lock()
 		list := append([]error{}, r.list...)
 		r.mu.Unlock()
@@ -195,7 +186,7 @@ func TestKilled(t *testing.T) {
 	waitNames(t, d, "s1")
 
 	e.Kill()
-	if _, err := d.Servers(patient(t)); !errors.Is(err, directory.ErrUnreachable) || !strings.Contains(err.Error(), "does etcd run there?") {
+	if _, err := d.Servers(testkit.Context(t)); !errors.Is(err, directory.ErrUnreachable) || !strings.Contains(err.Error(), "does etcd run there?") {
 		t.Errorf("etcd is killed: %v", err)
 	}
 	if err := r.wait(t, 1)[0]; !errors.Is(err, directory.ErrUnreachable) {
@@ -207,8 +198,8 @@ func TestKilled(t *testing.T) {
 		t.Errorf("told after etcd is back: %v", err)
 	}
 	waitNames(t, d, "s1")
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		list := testkit.Must1(d.Servers(patient(t)))(t)
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(50 * time.Millisecond) {
+		list := testkit.Must1(d.Servers(testkit.Context(t)))(t)
 		if len(list) == 1 && list[0].Free == 2 {
 			break
 		}
@@ -228,11 +219,11 @@ func TestSilent(t *testing.T) {
 	testkit.Must(t, err)
 	defer l.Close()
 	silent := "http://" + l.Addr().String()
-	if _, err := open(t, silent).Servers(patient(t)); !errors.Is(err, directory.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := open(t, silent).Servers(testkit.Context(t)); !errors.Is(err, directory.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent member: %v", err)
 	}
 	d := open(t, silent+","+etcdtest.Start(t).URL)
-	_, err = d.Add(patient(t), entry("s1", "10.0.0.1:7178", 8))
+	_, err = d.Add(testkit.Context(t), entry("s1", "10.0.0.1:7178", 8))
 	testkit.Must(t, err)
 	waitNames(t, d, "s1")
 }
@@ -251,7 +242,7 @@ func TestForeign(t *testing.T) {
 			w.WriteHeader(x.status)
 			_, _ = w.Write([]byte(x.body))
 		}))
-		if _, err := open(t, web.URL).Servers(patient(t)); err == nil || !strings.Contains(err.Error(), x.says) {
+		if _, err := open(t, web.URL).Servers(testkit.Context(t)); err == nil || !strings.Contains(err.Error(), x.says) {
 			t.Errorf("%d %s: %v", x.status, x.body, err)
 		}
 		web.Close()
@@ -261,7 +252,7 @@ func TestForeign(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kvs":[{"key":"L3NvZnRyb2NlLXhkcC9wb29sL3NlcnZlcnMvYQ==","value":"e30="},{"key":"L3NvZnRyb2NlLXhkcC9wb29sL3NlcnZlcnMvYQ==","value":"eA=="}]}`))
 	}))
 	defer web.Close()
-	if list, err := open(t, web.URL).Servers(patient(t)); err != nil || len(list) > 0 {
+	if list, err := open(t, web.URL).Servers(testkit.Context(t)); err != nil || len(list) > 0 {
 		t.Errorf("%v, %v", list, err)
 	}
 }

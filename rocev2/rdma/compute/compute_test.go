@@ -18,18 +18,9 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
-
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func open(t *testing.T) verbs.Device {
 	t.Helper()
-	dev := testkit.Must1(rdma.Open(patient(t), "lo", rdma.WithDriver("loopback")))(t)
+	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
@@ -62,7 +53,7 @@ func serve(t *testing.T, dev verbs.Device, c ServerConfig, e task.Config) (addre
 	c.Executor = testkit.Must1(task.NewExecutor(e))(t)
 	reports = make(chan error, 100)
 	c.Report = func(_ net.Addr, err error) { reports <- err }
-	s := testkit.Must1(Listen(patient(t), dev, "127.0.0.1:0", c))(t)
+	s := testkit.Must1(Listen(testkit.Context(t), dev, "127.0.0.1:0", c))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -71,7 +62,7 @@ func serve(t *testing.T, dev verbs.Device, c ServerConfig, e task.Config) (addre
 		if err := receive(t, done); !errors.Is(err, context.Canceled) {
 			t.Errorf("Serve: %v", err)
 		}
-		testkit.Must(t, c.Executor.Close(patient(t)))
+		testkit.Must(t, c.Executor.Close(testkit.Context(t)))
 	})
 	return s.Addr().String(), reports
 }
@@ -80,7 +71,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("nothing happens")
 	}
 	return v
@@ -88,7 +79,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 
 func dial(t *testing.T, dev verbs.Device, address string) *Client {
 	t.Helper()
-	c := testkit.Must1(Dial(patient(t), dev, address, ClientConfig{}))(t)
+	c := testkit.Must1(Dial(testkit.Context(t), dev, address, ClientConfig{}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -109,12 +100,12 @@ func TestClients(t *testing.T) {
 		testkit.Must(t, receive(t, reports))
 		in, out := []byte{1, 0, 0, 0, byte(n), 0, 0, 0}, make([]byte, 8)
 		d := task.Descriptor{Kernel: task.KernelSum, Operands: []task.Operand{operand(t, c, in, task.Uint32)}, Result: operand(t, c, out, task.Uint64)}
-		testkit.Must(t, c.Do(patient(t), &d))
+		testkit.Must(t, c.Do(testkit.Context(t), &d))
 		if got := binary.LittleEndian.Uint64(out); got != uint64(1+n) {
 			t.Errorf("client %d: %d", n, got)
 		}
 		d.Kernel = 99
-		if err := c.Do(patient(t), &d); !errors.Is(err, &task.Error{Status: task.StatusKernel}) {
+		if err := c.Do(testkit.Context(t), &d); !errors.Is(err, &task.Error{Status: task.StatusKernel}) {
 			t.Error(err)
 		}
 	}
@@ -127,14 +118,14 @@ func TestMaxClients(t *testing.T) {
 	first := dial(t, dev, at)
 	testkit.Must(t, receive(t, reports))
 	var rejected *rdma.RejectedError
-	if _, err := Dial(patient(t), dev, at, ClientConfig{}); !errors.As(err, &rejected) || len(rejected.Private) == 0 {
+	if _, err := Dial(testkit.Context(t), dev, at, ClientConfig{}); !errors.As(err, &rejected) || len(rejected.Private) == 0 {
 		t.Errorf("a second client: %v", err)
 	}
 	testkit.Must(t, first.Close())
 	if err := receive(t, reports); !errors.Is(err, rdma.ErrPeerClosed) {
 		t.Errorf("the server reports %v", err)
 	}
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for { // the server may still release what the first one had
 		c, err := Dial(ctx, dev, at, ClientConfig{})
 		if err == nil {
@@ -179,7 +170,7 @@ func clientGoes(t *testing.T, depth int) {
 	d = task.Descriptor{
 		Kernel: task.KernelSum, Operands: []task.Operand{operand(t, stays, []byte{40, 2}, task.Uint8)}, Result: operand(t, stays, sum, task.Uint64),
 	}
-	testkit.Must(t, stays.Do(patient(t), &d))
+	testkit.Must(t, stays.Do(testkit.Context(t), &d))
 	if n := s.runs.Load(); n != 1 || sum[0] != 42 || out[0] != 0 {
 		t.Errorf("depth %d: %d started, the other client has %d, and %d was written", depth, n, sum[0], out[0])
 	}
@@ -210,19 +201,19 @@ func TestForeignMemory(t *testing.T) {
 		wrong := add
 		wrong.Operands = []task.Operand{ones, there}
 		change(&wrong.Operands[1])
-		if err := a.Do(patient(t), &wrong); !errors.Is(err, &task.Error{Status: task.StatusAccess}) {
+		if err := a.Do(testkit.Context(t), &wrong); !errors.Is(err, &task.Error{Status: task.StatusAccess}) {
 			t.Errorf("%s: %v", what, err)
 		}
 		wrong = add
 		change(&wrong.Result)
-		if err := a.Do(patient(t), &wrong); !errors.Is(err, &task.Error{Status: task.StatusAccess}) {
+		if err := a.Do(testkit.Context(t), &wrong); !errors.Is(err, &task.Error{Status: task.StatusAccess}) {
 			t.Errorf("%s of the result: %v", what, err)
 		}
 	}
 	if memory[0] != 1 || memory[7] != 8 {
 		t.Errorf("written: %d", memory)
 	}
-	testkit.Must(t, a.Do(patient(t), &add))
+	testkit.Must(t, a.Do(testkit.Context(t), &add))
 	if memory[0] != 2 || memory[7] != 9 {
 		t.Errorf("the right task: %d", memory)
 	}
@@ -232,7 +223,7 @@ func TestForeignMemory(t *testing.T) {
 func TestEnds(t *testing.T) {
 	dev := open(t)
 	e := testkit.Must1(task.NewExecutor(task.Config{Cores: 1}))(t)
-	s := testkit.Must1(Listen(patient(t), dev, "127.0.0.1:0", ServerConfig{Executor: e}))(t)
+	s := testkit.Must1(Listen(testkit.Context(t), dev, "127.0.0.1:0", ServerConfig{Executor: e}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -243,7 +234,7 @@ func TestEnds(t *testing.T) {
 	}
 	d := task.Descriptor{Kernel: task.KernelMax, Operands: []task.Operand{operand(t, c, []byte{1}, task.Uint8)}, Result: operand(t, c, []byte{0}, task.Uint8)}
 	var status *task.Error
-	if err := c.Do(patient(t), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
+	if err := c.Do(testkit.Context(t), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the server has gone: %v", err)
 	}
 	testkit.Must(t, c.Close())
@@ -253,8 +244,8 @@ func TestEnds(t *testing.T) {
 	if _, err := c.Register(make([]byte, 8), task.Uint8, task.Shape{8}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("registered after Close: %v", err)
 	}
-	testkit.Must(t, e.Close(patient(t)))
-	if _, err := Listen(patient(t), dev, ":0", ServerConfig{}); err == nil {
+	testkit.Must(t, e.Close(testkit.Context(t)))
+	if _, err := Listen(testkit.Context(t), dev, ":0", ServerConfig{}); err == nil {
 		t.Error("a server without an executor")
 	}
 }

@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// patience bounds waits: it only ends tests that have failed.
-const patience = 2 * time.Minute
+	"github.com/softroce/softroce-xdp/internal/testkit"
+)
 
 // fullSocket returns a listener whose queue is full.
 func fullSocket(t *testing.T) (l *net.UnixListener, path string) {
@@ -69,7 +68,7 @@ func result(t *testing.T, c <-chan dialed) dialed {
 	select {
 	case d := <-c:
 		return d
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("Dial does not return")
 		return dialed{}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // fakeLoop counts work that goroutines leave, and who runs it.
@@ -64,15 +66,12 @@ func (l *fakeLoop) Finish()              { close(l.finished) }
 func (l *fakeLoop) NothingPending() bool { return l.work.Load() == 0 && !l.stop.Load() }
 func (l *fakeLoop) Urgent() bool         { return l.urgent.Load() > 0 || l.stop.Load() }
 
-// patience is how long something may take that comes at once on an idle machine.
-const patience = 5 * time.Minute
-
 func (l *fakeLoop) end(d *Driver) {
 	l.stop.Store(true)
 	d.Call()
 	select {
 	case <-l.finished:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		l.t.Fatal("the thread does not end")
 	}
 	d.runMu.Lock() // Run has unlocked it
@@ -87,7 +86,7 @@ func (l *fakeLoop) end(d *Driver) {
 func (l *fakeLoop) wait(n int64, why string) {
 	l.t.Helper()
 	for begin := time.Now(); l.done.Load() < n; time.Sleep(50 * time.Microsecond) {
-		if time.Since(begin) > patience {
+		if time.Since(begin) > testkit.Patience {
 			l.t.Fatalf("%s: %d of %d done", why, l.done.Load(), n)
 		}
 	}

@@ -15,12 +15,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
-
-// patience is how long a test waits for what comes within seconds on an idle machine.
-const patience = 5 * time.Minute
 
 // log gathers events.
 type log struct {
@@ -72,8 +70,7 @@ func resolve(t *testing.T, table *Table, dst netip.Addr) *Path {
 
 func wait(t *testing.T, p *Path) (*State, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	s, err := p.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
@@ -83,9 +80,9 @@ func wait(t *testing.T, p *Path) (*State, error) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", testkit.Patience, what)
 		}
 	}
 }
@@ -296,7 +293,7 @@ func TestNeighbourIsKeptAlive(t *testing.T) {
 	sh(t, c, "ip addr add 10.53.7.7/16 dev eth0")
 	start := time.Now()
 	for p.Current().DstMAC != mac(c.MAC()) {
-		if time.Since(start) > patience {
+		if time.Since(start) > testkit.Patience {
 			t.Fatalf("still %+v", p.Current())
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -375,7 +372,7 @@ func TestResolveTimeout(t *testing.T) {
 	table := open(t, a, Options{ResolveTimeout: 500 * time.Millisecond})
 	start := time.Now()
 	_, err := wait(t, resolve(t, table, netip.MustParseAddr("10.53.8.8")))
-	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took >= patience { // the kernel would take ten minutes
+	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took >= testkit.Patience { // the kernel would take ten minutes
 		t.Errorf("%v after %v", err, took)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
