@@ -82,11 +82,7 @@ func (w *liveWorld) must(err error) {
 	}
 }
 
-func (w *liveWorld) limit() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
-	w.t.Cleanup(cancel)
-	return ctx
-}
+func (w *liveWorld) limit() context.Context { return testkit.Context(w.t) }
 
 // cores starts the cores of a card until the test ends.
 func (w *liveWorld) cores(s *liveSide) {

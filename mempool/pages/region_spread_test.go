@@ -32,8 +32,7 @@ func (l listed) Add(context.Context, directory.Server) (directory.Entry, error) 
 // is gone; after the other one, its pages that are not local are errors, never zeroes.
 func TestRegionOverMirror(t *testing.T) {
 	const size = 1 << 20
-	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -64,8 +65,7 @@ func pool(t testing.TB, planner lease.Planner, bytes, slabBytes uint64) (*node.N
 
 func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) (*node.Node, *pages.Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
@@ -129,12 +129,10 @@ func TestRegionOverPool(t *testing.T) {
 	use(t, r, want, rnd, 500)
 	for _, slabs := range []int{20, 40, 18, 30, 17} {
 		planner.set(slabs)
-		for until := time.Now().Add(testkit.Patience); len(n.Lease().Slabs) != slabs; {
-			if time.Now().After(until) {
-				t.Fatalf("%d slabs are leased, want %d", len(n.Lease().Slabs), slabs)
-			}
+		testkit.Eventually(t, fmt.Sprintf("%d slabs are leased", slabs), func() bool {
 			use(t, r, want, rnd, 20)
-		}
+			return len(n.Lease().Slabs) == slabs
+		})
 		use(t, r, want, rnd, 100)
 	}
 	got := make([]byte, size)
@@ -158,14 +156,10 @@ func TestRegionFull(t *testing.T) {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
 	planner.set(32)
-	for until := time.Now().Add(testkit.Patience); ; {
-		if _, err = r.WriteAt(b, 0); err == nil {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal(err)
-		}
-	}
+	testkit.Eventually(t, "there is room", func() error {
+		_, err := r.WriteAt(b, 0)
+		return err
+	})
 	got := make([]byte, size)
 	if _, err := r.ReadAt(got, 0); err != nil || !bytes.Equal(got, b) {
 		t.Errorf("the region differs (%v)", err)
@@ -179,15 +173,10 @@ func TestRegionDemand(t *testing.T) {
 	_, store := join(t, nil, 64*slab, slab, 0)
 	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 100 * time.Millisecond}, store)
 	b := bytes.Repeat([]byte{7}, size)
-	for until := time.Now().Add(testkit.Patience); ; {
+	testkit.Eventually(t, "there is room", func() error {
 		_, err := r.WriteAt(b, 0)
-		if err == nil {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatal(err)
-		}
-	}
+		return err
+	})
 }
 
 // TestMain lets the handler of a map start a pool: server and node are in the handler process, since
@@ -254,11 +243,7 @@ func TestRegionLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	planner.set(2)
-	for until := time.Now().Add(testkit.Patience); len(n.Lease().Slabs) > 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%d slabs are leased", len(n.Lease().Slabs))
-		}
-	}
+	testkit.Eventually(t, "two slabs are leased", func() bool { return len(n.Lease().Slabs) <= 2 })
 	lost := 0
 	page := make([]byte, vmm.PageSize)
 	for off := int64(0); off < size; off += vmm.PageSize {

@@ -39,17 +39,11 @@ func (w *watcher) Squeezed(list []int64) {
 // wait waits until the watcher was told something.
 func (w *watcher) wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(testkit.Patience); ; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, what, func() bool {
 		w.mu.Lock()
-		told := ok()
-		w.mu.Unlock()
-		if told {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not told: %s", what)
-		}
-	}
+		defer w.mu.Unlock()
+		return ok()
+	})
 }
 
 // A watcher gets room, pages that find no room while their slab must be returned, and those that

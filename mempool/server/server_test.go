@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -53,13 +54,8 @@ func serve(t *testing.T, dev verbs.Device, c server.Config) *pool {
 		}
 		stopped = true
 		cancel()
-		select {
-		case err := <-done:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("Serve: %v", err)
-			}
-		case <-time.After(testkit.Patience):
-			t.Fatal("Serve does not end")
+		if err := testkit.Receive(t, "Serve ends", done); !errors.Is(err, context.Canceled) {
+			t.Errorf("Serve: %v", err)
 		}
 	}
 	t.Cleanup(p.stop)
@@ -99,11 +95,12 @@ func waitLease(t *testing.T, n *node.Node, what string, ok func(node.Lease) bool
 // waitStatus waits until the state of the pool is as wanted.
 func waitStatus(t *testing.T, p *pool, what string, ok func(lease.Status) bool) {
 	t.Helper()
-	for end := time.Now().Add(testkit.Patience); !ok(p.Status()); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s: %+v", what, p.Status())
+	testkit.Eventually(t, what, func() error {
+		if s := p.Status(); !ok(s) {
+			return fmt.Errorf("%+v", s)
 		}
-	}
+		return nil
+	})
 }
 
 func fill(b byte, n int) []byte { return bytes.Repeat([]byte{b}, n) }

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -135,13 +136,7 @@ type user struct {
 func (u *user) access(start func([]vmm.Request), number int64) error {
 	done := make(chan error, 1)
 	start([]vmm.Request{{Page: number, Data: u.data, Done: func(err error) { done <- err }}})
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(testkit.Patience):
-		u.t.Fatalf("page %d: no answer", number)
-		return nil
-	}
+	return testkit.Receive(u.t, fmt.Sprintf("an answer for page %d", number), done)
 }
 
 func (u *user) write(number int64, version uint64) error {
@@ -195,11 +190,12 @@ func (u *user) readAll() (errs []error) {
 // wait waits until the state of the store is as wanted.
 func (u *user) wait(what string, ok func(spread.Status) bool) {
 	u.t.Helper()
-	for end := time.Now().Add(testkit.Patience); !ok(u.Status()); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			u.t.Fatalf("no %s: %+v", what, u.Status())
+	testkit.Eventually(u.t, what, func() error {
+		if s := u.Status(); !ok(s) {
+			return fmt.Errorf("%+v", s)
 		}
-	}
+		return nil
+	})
 }
 
 // S4: a node has pages on several servers, more than one of them has room for.

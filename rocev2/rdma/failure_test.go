@@ -38,14 +38,10 @@ func TestPeerDead(t *testing.T) {
 			}
 			result := make(chan error)
 			go func() { result <- x.call(a) }()
-			select {
-			case err := <-result:
-				var e *rdma.Error
-				if !errors.As(err, &e) || e.Status != verbs.StatusRetryExceeded || !errors.Is(err, rdma.ErrFailed) {
-					t.Errorf("%v: %+v", err, e)
-				}
-			case <-time.After(testkit.Patience):
-				t.Fatal("it does not return")
+			err := testkit.Receive(t, "it returns", result)
+			var e *rdma.Error
+			if !errors.As(err, &e) || e.Status != verbs.StatusRetryExceeded || !errors.Is(err, rdma.ErrFailed) {
+				t.Errorf("%v: %+v", err, e)
 			}
 			if err := a.Close(); err != nil {
 				t.Error(err)

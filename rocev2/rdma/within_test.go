@@ -173,11 +173,7 @@ func TestStoppedDevice(t *testing.T) {
 	d.gate.Unlock()
 	_ = a.Close()
 	<-dialed // the peer has rejected or closed it
-	for end := time.Now().Add(testkit.Patience); d.Allocated() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d buffers are left", d.Allocated())
-		}
-	}
+	testkit.Eventually(t, "all buffers are freed", func() bool { return d.Allocated() == 0 })
 }
 
 // A queue pair fails without a reason, and the device, which is asked for it, does not answer: who waits returns all
@@ -303,17 +299,9 @@ func TestLateListen(t *testing.T) {
 		}
 		return err
 	}
-	err := listen(50 * time.Millisecond)
-	for end := time.Now().Add(testkit.Patience); !errors.Is(err, cm.ErrInUse) && time.Now().Before(end); err = listen(50 * time.Millisecond) {
-	} // the first ones may have ended before the device was asked
-	if !errors.Is(err, cm.ErrInUse) {
-		t.Errorf("before the answer: %v", err)
-	}
+	testkit.Eventually(t, "the address is in use before the answer", func() bool { // the first ones may have ended before the device was asked
+		return errors.Is(listen(50*time.Millisecond), cm.ErrInUse)
+	})
 	close(d.answer)
-	for end := time.Now().Add(testkit.Patience); err != nil && time.Now().Before(end); err = listen(testkit.Patience) {
-		time.Sleep(time.Millisecond)
-	}
-	if err != nil {
-		t.Errorf("after the answer: %v", err)
-	}
+	testkit.Eventually(t, "the address is free after the answer", func() error { return listen(testkit.Patience) })
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 )
@@ -63,24 +62,13 @@ func blocked(t *testing.T, queue int) (w *world, started chan ID, release chan e
 	return w, started, release
 }
 
-func receive[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(testkit.Patience):
-		t.Fatal("nothing happens")
-		panic("")
-	}
-}
-
 // Tasks with the same id are one task: it is executed once, and all get its answer.
 func TestExecutedOnce(t *testing.T) {
 	w, started, release := blocked(t, 10)
 	out := make([]byte, 1)
 	d := Descriptor{ID: 7, Kernel: FirstOwnKernel, Result: w.operand(out, Uint8, scalar)}
 	first, second := w.submitAs(d), w.submitAs(d)
-	receive(t, started)
+	testkit.Receive(t, "it starts", started)
 	third := w.submitAs(d)
 	release <- errors.New("no")
 	for _, c := range []<-chan Answer{first, second, third, w.submitAs(d)} {
@@ -116,7 +104,7 @@ func TestDoneComesFirst(t *testing.T) {
 		order <- false
 		returned.Store(true)
 	}})
-	if receive(t, order) || !receive(t, order) {
+	if testkit.Receive(t, "a task of the order", order) || !testkit.Receive(t, "a task of the order", order) {
 		t.Error("the repetition was answered first")
 	}
 }
@@ -161,7 +149,7 @@ func TestLongTask(t *testing.T) {
 	w, started, release := blocked(t, 10)
 	d := Descriptor{Kernel: FirstOwnKernel, Result: w.operand(make([]byte, 1), Uint8, scalar)}
 	a := w.submitAs(d)
-	receive(t, started)
+	testkit.Receive(t, "it starts", started)
 	d.ID = 3 * History
 	b := w.submitAs(d)
 	d.ID = 0
@@ -209,7 +197,7 @@ func TestCloseOrigin(t *testing.T) {
 	out := make([]byte, 1)
 	d := Descriptor{Kernel: FirstOwnKernel, Result: w.operand(out, Uint8, scalar)}
 	running := w.submit(d)
-	receive(t, started)
+	testkit.Receive(t, "it starts", started)
 	waiting := w.submit(d)
 	fetching := make(chan Answer, 1)
 	d.ID = w.next
@@ -304,7 +292,7 @@ func TestManyOrigins(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
-	receive(t, done)
+	testkit.Receive(t, "it ends", done)
 	for i := 0; i < len(r); i += 8 {
 		if r[i] != 10 {
 			t.Fatalf("result %d is %d", i/8, r[i])

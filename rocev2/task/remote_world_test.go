@@ -97,12 +97,6 @@ func newClient(t testing.TB, n *node, depth int) *Client {
 	return c
 }
 
-func limit(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // peer is a node that sends descriptors by itself.
 type peer struct {
 	*node
@@ -125,7 +119,7 @@ func (p *peer) send(b []byte, immediate bool) Answer {
 	testkit.Must(p.t, p.qp.PostRecv(&verbs.RecvWR{ID: 1, SGL: sge(SlotLen, SlotLen)}))
 	copy(p.b, b)
 	testkit.Must(p.t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(0, len(b))}))
-	testkit.Must(p.t, p.cq.Wait(limit(p.t), false))
+	testkit.Must(p.t, p.cq.Wait(testkit.Context(p.t), false))
 	var c [1]verbs.Completion
 	if p.cq.Poll(c[:]); c[0].Status != verbs.StatusSuccess || c[0].WRID != 1 {
 		p.t.Fatalf("%+v", c[0])

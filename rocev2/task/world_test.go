@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
@@ -75,13 +74,7 @@ func (w *world) submitAs(d Descriptor) <-chan Answer {
 
 func wait(t testing.TB, c <-chan Answer) Answer {
 	t.Helper()
-	select {
-	case a := <-c:
-		return a
-	case <-time.After(testkit.Patience):
-		t.Fatal("no answer")
-		panic("")
-	}
+	return testkit.Receive(t, "an answer", c)
 }
 
 // run executes a task and returns its answer.

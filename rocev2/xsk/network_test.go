@@ -186,11 +186,12 @@ func TestInterfaceDown(t *testing.T) {
 	if err := nl.LinkSetUp(link); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(testkit.Patience); a.Pending() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "nothing is pending", func() bool {
 		if err := a.Kick(); err != nil && !errors.Is(err, xsk.ErrDown) {
 			t.Fatal(err)
 		}
-	}
+		return a.Pending() == 0
+	})
 	if got := receive(t, b, 1); !bytes.Equal(got[0], want) {
 		t.Errorf("%d bytes after the link came back", len(got[0]))
 	}
@@ -218,13 +219,8 @@ func TestInterfaceDeleted(t *testing.T) {
 	if err := nl.LinkDel(link); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-waited:
-		if !errors.Is(err, xsk.ErrGone) && !errors.Is(err, xsk.ErrDown) {
-			t.Errorf("Wait: %v", err)
-		}
-	case <-time.After(testkit.Patience):
-		t.Fatal("Wait does not notice")
+	if err := testkit.Receive(t, "Wait returns", waited); !errors.Is(err, xsk.ErrGone) && !errors.Is(err, xsk.ErrDown) {
+		t.Errorf("Wait: %v", err)
 	}
 	a.Push(copy(a.Frame(), pattern(100, 1)))
 	a.Submit()

@@ -5,14 +5,15 @@ package etcd_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
@@ -30,22 +31,19 @@ func entry(name, address string, free int) directory.Server {
 	return directory.Server{Name: name, Address: address, SlabBytes: 4096, Slabs: 8, Free: free, Nodes: []directory.Node{{Name: "web1", Slabs: 8 - free}}}
 }
 
-// names waits until the directory lists servers.
+// waitNames waits until the directory lists servers.
 func waitNames(t *testing.T, d directory.Directory, want ...string) {
 	t.Helper()
-	for end := time.Now().Add(testkit.Patience); ; time.Sleep(50 * time.Millisecond) {
-		list := testkit.Must1(d.Servers(testkit.Context(t)))(t)
+	testkit.Eventually(t, fmt.Sprintf("servers %v", want), func() error {
 		var names []string
-		for _, s := range list {
+		for _, s := range testkit.Must1(d.Servers(testkit.Context(t)))(t) {
 			names = append(names, s.Name)
 		}
-		if reflect.DeepEqual(names, want) {
-			return
+		if !slices.Equal(names, want) {
+			return fmt.Errorf("servers %v", names)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("servers %v, want %v", names, want)
-		}
-	}
+		return nil
+	})
 }
 
 // An entry is listed as it was written, changes, and ends. Pools with different paths do not see each other.
@@ -150,19 +148,17 @@ func (r *reports) add(err error) {
 	r.list = append(r.list, err)
 }
 
-func (r *reports) wait(t *testing.T, count int) []error {
+func (r *reports) wait(t *testing.T, count int) (list []error) {
 	t.Helper()
-	for end := time.Now().Add(testkit.Patience); ; time.Sleep(50 * time.Millisecond) {
+	testkit.Eventually(t, fmt.Sprintf("%d reports", count), func() error {
 		r.mu.Lock()
-		list := append([]error{}, r.list...)
-		r.mu.Unlock()
-		if len(list) >= count {
-			return list
+		defer r.mu.Unlock()
+		if list = slices.Clone(r.list); len(list) < count {
+			return fmt.Errorf("%d: %v", len(list), list)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d reports, want %d: %v", len(list), count, list)
-		}
-	}
+		return nil
+	})
+	return list
 }
 
 // etcd is killed while a server is announced: this is reported once. When etcd is back, the server is listed again,
@@ -198,15 +194,12 @@ func TestKilled(t *testing.T) {
 		t.Errorf("told after etcd is back: %v", err)
 	}
 	waitNames(t, d, "s1")
-	for end := time.Now().Add(testkit.Patience); ; time.Sleep(50 * time.Millisecond) {
-		list := testkit.Must1(d.Servers(testkit.Context(t)))(t)
-		if len(list) == 1 && list[0].Free == 2 {
-			break
+	testkit.Eventually(t, "one server with two free slabs", func() error {
+		if list := testkit.Must1(d.Servers(testkit.Context(t)))(t); len(list) != 1 || list[0].Free != 2 {
+			return fmt.Errorf("%+v", list)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v", list)
-		}
-	}
+		return nil
+	})
 	cancel()
 	wait()
 	waitNames(t, d)

@@ -59,7 +59,7 @@ func serve(t *testing.T, dev verbs.Device, c ServerConfig, e task.Config) (addre
 	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := receive(t, done); !errors.Is(err, context.Canceled) {
+		if err := testkit.Receive(t, "it ends", done); !errors.Is(err, context.Canceled) {
 			t.Errorf("Serve: %v", err)
 		}
 		testkit.Must(t, c.Executor.Close(testkit.Context(t)))
@@ -97,7 +97,7 @@ func TestClients(t *testing.T) {
 	at, reports := serve(t, dev, ServerConfig{}, task.Config{Cores: 2})
 	for n := range 3 {
 		c := dial(t, dev, at)
-		testkit.Must(t, receive(t, reports))
+		testkit.Must(t, testkit.Receive(t, "a report", reports))
 		in, out := []byte{1, 0, 0, 0, byte(n), 0, 0, 0}, make([]byte, 8)
 		d := task.Descriptor{Kernel: task.KernelSum, Operands: []task.Operand{operand(t, c, in, task.Uint32)}, Result: operand(t, c, out, task.Uint64)}
 		testkit.Must(t, c.Do(testkit.Context(t), &d))
@@ -116,13 +116,13 @@ func TestMaxClients(t *testing.T) {
 	dev := open(t)
 	at, reports := serve(t, dev, ServerConfig{MaxClients: 1}, task.Config{Cores: 1})
 	first := dial(t, dev, at)
-	testkit.Must(t, receive(t, reports))
+	testkit.Must(t, testkit.Receive(t, "a report", reports))
 	var rejected *rdma.RejectedError
 	if _, err := Dial(testkit.Context(t), dev, at, ClientConfig{}); !errors.As(err, &rejected) || len(rejected.Private) == 0 {
 		t.Errorf("a second client: %v", err)
 	}
 	testkit.Must(t, first.Close())
-	if err := receive(t, reports); !errors.Is(err, rdma.ErrPeerClosed) {
+	if err := testkit.Receive(t, "a report", reports); !errors.Is(err, rdma.ErrPeerClosed) {
 		t.Errorf("the server reports %v", err)
 	}
 	ctx := testkit.Context(t)
@@ -159,10 +159,10 @@ func clientGoes(t *testing.T, depth int) {
 	for range cap(failed) {
 		go func() { d := d; failed <- gone.Do(context.Background(), &d) }()
 	}
-	receive(t, s.started)
+	testkit.Receive(t, "it starts", s.started)
 	testkit.Must(t, gone.Close())
 	for range cap(failed) {
-		if err := receive(t, failed); err == nil {
+		if err := testkit.Receive(t, "it fails", failed); err == nil {
 			t.Error("a task of a client that has gone succeeds")
 		}
 	}
@@ -229,7 +229,7 @@ func TestEnds(t *testing.T) {
 	go func() { done <- s.Serve(ctx) }()
 	c := dial(t, dev, s.Addr().String())
 	cancel()
-	if err := receive(t, done); !errors.Is(err, context.Canceled) {
+	if err := testkit.Receive(t, "it ends", done); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	d := task.Descriptor{Kernel: task.KernelMax, Operands: []task.Operand{operand(t, c, []byte{1}, task.Uint8)}, Result: operand(t, c, []byte{0}, task.Uint8)}

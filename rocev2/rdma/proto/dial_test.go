@@ -65,13 +65,7 @@ func start(ctx context.Context, path string) <-chan dialed {
 
 func result(t *testing.T, c <-chan dialed) dialed {
 	t.Helper()
-	select {
-	case d := <-c:
-		return d
-	case <-time.After(testkit.Patience):
-		t.Fatal("Dial does not return")
-		return dialed{}
-	}
+	return testkit.Receive(t, "Dial returns", c)
 }
 
 // Dial waits while the queue of the server is full, and connects when there is room. The connection has no

@@ -232,13 +232,8 @@ func TestCloseWriteWakes(t *testing.T) {
 			result <-chan error
 			want   error
 		}{{written, net.ErrClosed}, {closed, nil}} {
-			select {
-			case err := <-x.result:
-				if !errors.Is(err, x.want) {
-					t.Errorf("%v, want %v", err, x.want)
-				}
-			case <-time.After(testkit.Patience):
-				t.Fatal("it still waits")
+			if err := testkit.Receive(t, "it returns", x.result); !errors.Is(err, x.want) {
+				t.Errorf("%v, want %v", err, x.want)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ package loop
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,11 +70,7 @@ func (l *fakeLoop) Urgent() bool         { return l.urgent.Load() > 0 || l.stop.
 func (l *fakeLoop) end(d *Driver) {
 	l.stop.Store(true)
 	d.Call()
-	select {
-	case <-l.finished:
-	case <-time.After(testkit.Patience):
-		l.t.Fatal("the thread does not end")
-	}
+	testkit.Receive(l.t, "the thread ends", l.finished)
 	d.runMu.Lock() // Run has unlocked it
 	ended := d.ended
 	d.runMu.Unlock()
@@ -85,11 +82,7 @@ func (l *fakeLoop) end(d *Driver) {
 
 func (l *fakeLoop) wait(n int64, why string) {
 	l.t.Helper()
-	for begin := time.Now(); l.done.Load() < n; time.Sleep(50 * time.Microsecond) {
-		if time.Since(begin) > testkit.Patience {
-			l.t.Fatalf("%s: %d of %d done", why, l.done.Load(), n)
-		}
-	}
+	testkit.Eventually(l.t, fmt.Sprintf("%d done: %s", n, why), func() bool { return l.done.Load() >= n })
 }
 
 // Work that is left while the thread sleeps, or is about to, is done long before the sleep
