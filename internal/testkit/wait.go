@@ -10,10 +10,10 @@ import (
 
 // Eventually calls a function until it returns true, or no error. The test ends if that is not so within Patience,
 // with what should have happened and the last error. The pauses between calls are a tenth of the time so far, between
-// 100 µs and 50 ms.
+// 100 µs and 10 ms.
 func Eventually[F func() bool | func() error](t testing.TB, what string, f F) {
 	t.Helper()
-	for start := time.Now(); ; time.Sleep(min(max(time.Since(start)/10, 100*time.Microsecond), 50*time.Millisecond)) {
+	for start := time.Now(); ; time.Sleep(min(max(time.Since(start)/10, 100*time.Microsecond), 10*time.Millisecond)) {
 		err := result(f)
 		if err == nil {
 			return

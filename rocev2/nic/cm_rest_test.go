@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -21,7 +22,7 @@ func TestCMNobodyListens(t *testing.T) {
 		t.Run(fmt.Sprintf("v6=%v", v6), func(t *testing.T) {
 			a, b, _ := cmPair(t, v6, nic.Options{})
 			var rejected *cm.RejectedError
-			for end := time.Now().Add(patience); ; { // the peer asks its kernel once a second
+			for end := time.Now().Add(testkit.Patience); ; { // the peer asks its kernel once a second
 				q := a.newQP(t)
 				begin := time.Now()
 				_, err := a.s.Connect(a.params(b, q))

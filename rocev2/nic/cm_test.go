@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -63,7 +64,7 @@ func (p *program) await(t testing.TB, want cm.Kind) cm.Event {
 			t.Fatalf("event %s (%v), want %s\n%s", e.Kind, e.Err, want, dump(p.dev))
 		}
 		return e
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("no event, want %s\n%s", want, dump(p.dev))
 	}
 	return cm.Event{}
@@ -85,7 +86,7 @@ func (p *program) sge(off, n int) []verbs.SGE {
 
 func (p *program) poll(t testing.TB, want verbs.Op) verbs.Completion {
 	t.Helper()
-	c, err := engines.PollOne(p.cq, patience)
+	c, err := engines.PollOne(p.cq, testkit.Patience)
 	if err != nil || c.Status != verbs.StatusSuccess || c.Op != want {
 		t.Fatalf("%+v, %v, want operation %d\n%s", c, err, want, dump(p.dev))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -36,7 +37,7 @@ func creditPrograms(t *testing.T) (a, b *program, sw *impair.Switch) {
 	ok(t, b.s.Listen(cmPort, 0))
 	// A grant alone shows that the peer understands, but is forgotten with the last connection. HELLO,
 	// which announces it for good, may take seconds.
-	for end := time.Now().Add(patience); !knownToEachOther(t, a, b); {
+	for end := time.Now().Add(testkit.Patience); !knownToEachOther(t, a, b); {
 		if time.Now().After(end) {
 			t.Fatalf("the hosts do not get to know each other\n%s\n%s", dump(a.dev), dump(b.dev))
 		}
@@ -79,7 +80,7 @@ func firstData(t *testing.T, p, to *program, q verbs.QP, n int) {
 // The first data of a connection leaves on pre-credit, whichever end sends it: the grant has come
 // before.
 func TestCMPreCredit(t *testing.T) {
-	t.Cleanup(nic.SetCreditHold(patience)) // else a busy machine could need more
+	t.Cleanup(nic.SetCreditHold(testkit.Patience)) // else a busy machine could need more
 	a, b, _ := creditPrograms(t)
 	const n = 4000 // few packets: those after the first ACK leave without pre-credit
 	for i := range 10 {
@@ -99,7 +100,7 @@ func TestCMPreCredit(t *testing.T) {
 
 // A lost grant comes again, and the first data waits for it.
 func TestCMPreCreditLost(t *testing.T) {
-	t.Cleanup(nic.SetCreditHold(patience))
+	t.Cleanup(nic.SetCreditHold(testkit.Patience))
 	a, b, sw := creditPrograms(t)
 	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
 	before, already := counter(a.dev, "precredit_used"), counter(a.dev, "tx_data_pkts")
@@ -110,7 +111,7 @@ func TestCMPreCreditLost(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if now, err := sw.Lost(rocev2.OpCreditGrant); err != nil || now >= lost+6 {
 				break
 			}
@@ -147,7 +148,7 @@ func TestCMPreCreditNeverGranted(t *testing.T) {
 // The grant of the passive end, which is connected first, is kept until the active end is connected:
 // here no other arrives.
 func TestCMPreCreditEarly(t *testing.T) {
-	t.Cleanup(nic.SetCreditHold(patience))
+	t.Cleanup(nic.SetCreditHold(testkit.Patience))
 	a, b, sw := creditPrograms(t)
 	ignored := counter(a.dev, "precredit_ignored")
 	qa := a.newQP(t)
@@ -158,7 +159,7 @@ func TestCMPreCreditEarly(t *testing.T) {
 	path := req.Path
 	path.Local.QPN, path.Remote.PSN = qb.QPN(), 0x222
 	ok(t, path.Connect(qb))
-	for end := time.Now().Add(patience); counter(a.dev, "precredit_ignored") == ignored; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); counter(a.dev, "precredit_ignored") == ignored; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no grant comes\n%s\n%s", dump(a.dev), dump(b.dev))
 		}
