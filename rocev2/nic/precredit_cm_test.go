@@ -24,7 +24,7 @@ func creditPrograms(t *testing.T) (a, b *program, sw *impair.Switch) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	hosts := engines.On(t, top, "--policy", "mode=fixed")
 	sw, err := impair.NewLoss(top)
-	ok(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := sw.Close(); err != nil {
 			t.Error(err)
@@ -34,7 +34,7 @@ func creditPrograms(t *testing.T) (a, b *program, sw *impair.Switch) {
 		h.MustOpen(t, nic.Options{PreCredit: true})
 	}
 	a, b = newProgram(t, hosts[0].Dev, hosts[0].IPv4()), newProgram(t, hosts[1].Dev, hosts[1].IPv4())
-	ok(t, b.s.Listen(cmPort, 0))
+	testkit.Must(t, b.s.Listen(cmPort, 0))
 	// A grant alone shows that the peer understands, but is forgotten with the last connection. HELLO,
 	// which announces it for good, may take seconds.
 	for end := time.Now().Add(testkit.Patience); !knownToEachOther(t, a, b); {
@@ -70,7 +70,7 @@ func firstData(t *testing.T, p, to *program, q verbs.QP, n int) {
 	for i := range n {
 		p.buf[half+i] = byte(i * 5)
 	}
-	ok(t, q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: p.sge(half, n)}))
+	testkit.Must(t, q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: p.sge(half, n)}))
 	p.poll(t, verbs.OpSend)
 	if c := to.poll(t, verbs.OpRecv); int(c.Bytes) != n || !bytes.Equal(to.buf[:n], p.buf[half:half+n]) {
 		t.Errorf("%+v, or other bytes", c)
@@ -102,10 +102,10 @@ func TestCMPreCredit(t *testing.T) {
 func TestCMPreCreditLost(t *testing.T) {
 	t.Cleanup(nic.SetCreditHold(testkit.Patience))
 	a, b, sw := creditPrograms(t)
-	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
+	testkit.Must(t, sw.Lose(1, rocev2.OpCreditGrant))
 	before, already := counter(a.dev, "precredit_used"), counter(a.dev, "tx_data_pkts")
 	lost, err := sw.Lost(rocev2.OpCreditGrant)
-	ok(t, err)
+	testkit.Must(t, err)
 	qa, qb, id, _ := a.dial(t, b)
 	const n = 20000
 	done := make(chan struct{})
@@ -134,7 +134,7 @@ func TestCMPreCreditLost(t *testing.T) {
 // Where no grant comes at all, the first data leaves without.
 func TestCMPreCreditNeverGranted(t *testing.T) {
 	a, b, sw := creditPrograms(t)
-	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
+	testkit.Must(t, sw.Lose(1, rocev2.OpCreditGrant))
 	qa, qb, id, _ := a.dial(t, b)
 	used := counter(a.dev, "precredit_used")
 	firstData(t, a, b, qa, 20000)
@@ -153,23 +153,23 @@ func TestCMPreCreditEarly(t *testing.T) {
 	ignored := counter(a.dev, "precredit_ignored")
 	qa := a.newQP(t)
 	id, err := a.s.Connect(a.params(b, qa))
-	ok(t, err)
+	testkit.Must(t, err)
 	req := b.await(t, cm.Request)
 	qb := b.newQP(t)
 	path := req.Path
 	path.Local.QPN, path.Remote.PSN = qb.QPN(), 0x222
-	ok(t, path.Connect(qb))
+	testkit.Must(t, path.Connect(qb))
 	for end := time.Now().Add(testkit.Patience); counter(a.dev, "precredit_ignored") == ignored; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no grant comes\n%s\n%s", dump(a.dev), dump(b.dev))
 		}
 	}
-	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
-	ok(t, b.s.Accept(req.ID, path, nil))
+	testkit.Must(t, sw.Lose(1, rocev2.OpCreditGrant))
+	testkit.Must(t, b.s.Accept(req.ID, path, nil))
 	used := counter(a.dev, "precredit_used")
 	rep := a.await(t, cm.Reply)
-	ok(t, rep.Path.Connect(qa))
-	ok(t, a.s.Ready(id, nil))
+	testkit.Must(t, rep.Path.Connect(qa))
+	testkit.Must(t, a.s.Ready(id, nil))
 	firstData(t, a, b, qa, 20000)
 	if n := counter(a.dev, "precredit_used") - used; n != 20000 {
 		t.Errorf("%d of the first 20000 bytes left on pre-credit", n)

@@ -4,6 +4,7 @@ package nic_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -175,11 +176,7 @@ func TestMTUChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for end := time.Now().Add(testkit.Patience); hosts[0].Dev.Link().MTU != n; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("MTU %d", hosts[0].Dev.Link().MTU)
-			}
-		}
+		testkit.Eventually(t, fmt.Sprintf("an MTU of %d", n), func() bool { return hosts[0].Dev.Link().MTU == n })
 	}
 	mtu(9000)
 	a, b := newSide(t, hosts[0], verbs.RC, 1<<16), newSide(t, hosts[1], verbs.RC, 1<<16)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
@@ -65,16 +64,6 @@ func serve(t *testing.T, dev verbs.Device, c ServerConfig, e task.Config) (addre
 		testkit.Must(t, c.Executor.Close(testkit.Context(t)))
 	})
 	return s.Addr().String(), reports
-}
-
-func receive[T any](t *testing.T, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(testkit.Patience):
-		t.Fatal("nothing happens")
-	}
-	return v
 }
 
 func dial(t *testing.T, dev verbs.Device, address string) *Client {
