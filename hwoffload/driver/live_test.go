@@ -8,17 +8,14 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = 2 * time.Minute
 
 // liveWorld has two models of a card joined by a network on virtual time, and a device on each.
 type liveWorld struct {
@@ -85,11 +82,7 @@ func (w *liveWorld) must(err error) {
 	}
 }
 
-func (w *liveWorld) limit() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	w.t.Cleanup(cancel)
-	return ctx
-}
+func (w *liveWorld) limit() context.Context { return testkit.Context(w.t) }
 
 // cores starts the cores of a card until the test ends.
 func (w *liveWorld) cores(s *liveSide) {

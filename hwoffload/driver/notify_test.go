@@ -5,11 +5,11 @@ package driver_test
 import (
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -41,16 +41,8 @@ func (x *notified) signals() uint64 {
 // take wants a signal.
 func (x *notified) take() {
 	x.w.t.Helper()
-	select {
-	case <-x.b.cq.Notify():
-	case <-time.After(patience):
-		x.w.t.Fatal("no signal")
-	}
-	for deadline := time.Now().Add(patience); x.signals() != 1; { // written behind Notify
-		if time.Now().After(deadline) {
-			x.w.t.Fatal("the eventfd was not signalled")
-		}
-	}
+	testkit.Receive(x.w.t, "a signal", x.b.cq.Notify())
+	testkit.Eventually(x.w.t, "the eventfd is signalled", func() bool { return x.signals() == 1 }) // written behind Notify
 }
 
 // none wants no signal. One for another queue of the device comes behind one for this queue.

@@ -7,9 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -124,13 +124,7 @@ func TestWindowAccess(t *testing.T) {
 // event waits for an event of the node's device.
 func event(t *testing.T, n *node) verbs.Event {
 	t.Helper()
-	select {
-	case e := <-n.dev.Events():
-		return e
-	case <-time.After(patience):
-		t.Fatal("no event")
-		return verbs.Event{}
-	}
+	return testkit.Receive(t, "an event", n.dev.Events())
 }
 
 // Datagrams go to the peers of their address handles. A destroyed handle is refused.

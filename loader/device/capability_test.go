@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -22,7 +23,7 @@ import (
 
 // capableChild prints whether it may use a controlled Q_Key, and whether it may read the status.
 func capableChild(dir string, _ *bufio.Scanner) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	d, err := client.Open(ctx, "lo", client.Config{RunDir: dir, ArenaBytes: 1 << 20})
 	if err != nil {

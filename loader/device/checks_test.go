@@ -3,11 +3,11 @@
 package device_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -31,22 +31,12 @@ func bothDevices(t *testing.T, test func(t *testing.T, d verbs.Device)) {
 	})
 }
 
-func need[T any](t *testing.T) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // What a device cannot do is refused, with the value, by both kinds of device in the same way.
 func TestRefusedValues(t *testing.T) {
 	bothDevices(t, func(t *testing.T, d verbs.Device) {
-		pd, other := need[verbs.PD](t)(d.AllocPD()), need[verbs.PD](t)(d.AllocPD())
-		cq := need[verbs.CQ](t)(d.CreateCQ(16))
-		srq := need[verbs.SRQ](t)(pd.CreateSRQ(8, 1))
+		pd, other := testkit.Must1(d.AllocPD())(t), testkit.Must1(d.AllocPD())(t)
+		cq := testkit.Must1(d.CreateCQ(16))(t)
+		srq := testkit.Must1(pd.CreateSRQ(8, 1))(t)
 		refused := func(what string, err error, part string) {
 			t.Helper()
 			if err == nil || !strings.Contains(err.Error(), part) {
@@ -81,7 +71,7 @@ func TestRefusedValues(t *testing.T) {
 			_, err := pd.CreateQP(i)
 			refused("a queue pair", err, what)
 		}
-		q := need[verbs.QP](t)(pd.CreateQP(base))
+		q := testkit.Must1(pd.CreateQP(base))(t)
 		if err := q.Modify(verbs.Attr{State: verbs.StateInit}, verbs.MaskState); err == nil {
 			t.Error("INIT without an access")
 		}
@@ -106,14 +96,13 @@ func TestRefusedValues(t *testing.T) {
 // A failed send is a solicited completion on both kinds of device, as verbs.Completion says.
 func TestFailedSendIsSolicited(t *testing.T) {
 	bothDevices(t, func(t *testing.T, d verbs.Device) {
-		pd := need[verbs.PD](t)(d.AllocPD())
-		cq := need[verbs.CQ](t)(d.CreateCQ(16))
-		q := need[verbs.QP](t)(pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq}))
+		pd := testkit.Must1(d.AllocPD())(t)
+		cq := testkit.Must1(d.CreateCQ(16))(t)
+		q := testkit.Must1(pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq}))(t)
 		if err := verbs.Connect(q, verbs.Endpoint{Addr: here, QPN: q.QPN()}, verbs.Endpoint{Addr: here, QPN: q.QPN()}, verbs.DefaultAttr()); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := testkit.Context(t)
 		for _, want := range []verbs.Status{verbs.StatusLocalProtection, verbs.StatusWRFlushed} {
 			if err := q.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{{Addr: 1, Len: 1, LKey: 1}}}); err != nil {
 				t.Fatal(err)
@@ -133,23 +122,22 @@ func TestFailedSendIsSolicited(t *testing.T) {
 func TestCloseAfterDevice(t *testing.T) {
 	s, dir := serve(t, device.Config{})
 	a, b := open(t, dir), open(t, dir)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	l := need[*stream.Listener](t)(stream.Listen(ctx, b, "127.0.0.1:0"))
+	ctx := testkit.Context(t)
+	l := testkit.Must1(stream.Listen(ctx, b, "127.0.0.1:0"))(t)
 	go func() {
 		_, _ = l.Accept() // the connection that is dialed
 	}()
-	c := need[*stream.Conn](t)(stream.Dial(ctx, a, l.Addr().String()))
+	c := testkit.Must1(stream.Dial(ctx, a, l.Addr().String()))(t)
 	if _, err := c.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	plain := need[*rdma.Listener](t)(rdma.Listen(ctx, b, "127.0.0.1:0"))
+	plain := testkit.Must1(rdma.Listen(ctx, b, "127.0.0.1:0"))(t)
 	go func() {
 		if c, err := plain.Accept(ctx); err == nil {
 			_, _ = c.RecvMessage(ctx) // until the device ends
 		}
 	}()
-	conn := need[*rdma.Conn](t)(rdma.Dial(ctx, a, plain.Addr().String(), rdma.WithMaxMessage(1000)))
+	conn := testkit.Must1(rdma.Dial(ctx, a, plain.Addr().String(), rdma.WithMaxMessage(1000)))(t)
 	if _, err := conn.Do(ctx, &verbs.SendWR{Op: verbs.OpWrite}); err != nil {
 		t.Fatal(err)
 	}
@@ -166,9 +154,8 @@ func TestCloseAfterDevice(t *testing.T) {
 func TestServedWriteWithImmediate(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	a, b := open(t, dir), open(t, dir)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	l := need[*rdma.Listener](t)(rdma.Listen(ctx, b, "127.0.0.1:0", rdma.WithMaxMessage(1000)))
+	ctx := testkit.Context(t)
+	l := testkit.Must1(rdma.Listen(ctx, b, "127.0.0.1:0", rdma.WithMaxMessage(1000)))(t)
 	accepted := make(chan *rdma.Conn, 1)
 	go func() {
 		c, err := l.Accept(ctx)
@@ -177,15 +164,15 @@ func TestServedWriteWithImmediate(t *testing.T) {
 		}
 		accepted <- c
 	}()
-	client := need[*rdma.Conn](t)(rdma.Dial(ctx, a, l.Addr().String(), rdma.WithMaxMessage(1000)))
+	client := testkit.Must1(rdma.Dial(ctx, a, l.Addr().String(), rdma.WithMaxMessage(1000)))(t)
 	server := <-accepted
 	if server == nil {
 		return
 	}
 	defer server.Close()
 	defer client.Close()
-	region := need[*rdma.Region](t)(server.Register(make([]byte, 5000), verbs.AccessLocalWrite|verbs.AccessRemoteWrite))
-	source := need[*rdma.Region](t)(client.Register(make([]byte, 5000), 0))
+	region := testkit.Must1(server.Register(make([]byte, 5000), verbs.AccessLocalWrite|verbs.AccessRemoteWrite))(t)
+	source := testkit.Must1(client.Register(make([]byte, 5000), 0))(t)
 	if err := client.Send(ctx, []byte("an earlier message")); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +189,7 @@ func TestServedWriteWithImmediate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m := need[*rdma.Message](t)(server.RecvMessage(ctx))
+		m := testkit.Must1(server.RecvMessage(ctx))(t)
 		if m.Kind() != want.kind || m.Len() != want.n || (len(m.Bytes()) > 0) != (want.kind == rdma.KindSend) {
 			t.Errorf("%s, length %d, %q; want %s of %d", m.Kind(), m.Len(), m.Bytes(), want.kind, want.n)
 		}

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -66,7 +67,7 @@ func TestMain(m *testing.M) {
 
 func childMain(f func(dir string, in *bufio.Scanner) error) {
 	go func() { // a child without a parent ends
-		time.Sleep(2 * patience)
+		time.Sleep(2 * testkit.Patience)
 		os.Exit(3)
 	}()
 	if err := f(os.Getenv(childDir), bufio.NewScanner(os.Stdin)); err != nil {
@@ -146,7 +147,7 @@ func (p *process) line(prefix string) string {
 			p.t.Fatalf("the process said %q, not %q", l, prefix)
 		}
 		return rest
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		p.t.Fatalf("the process did not say %q", prefix)
 	}
 	return ""
@@ -343,7 +344,7 @@ func (p *peer) transfer(how string) error {
 
 // collect waits for completions.
 func (p *peer) collect(missing int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	var c [64]verbs.Completion
 	for missing > 0 {

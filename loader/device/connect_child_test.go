@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -78,7 +79,7 @@ func openDefault(ctx context.Context, dir string) (verbs.Device, error) {
 }
 
 func (p *connected) do(verb, rest string) (said string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	buf := make([]byte, 5000)
 	switch verb {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -44,7 +45,7 @@ func connectAtRandom(dir string, rng *rand.Rand, ok *[1024]atomic.Int64) error {
 		return err
 	}
 	x := &connector{rng: rng, conn: c.(*net.UnixConn), ok: ok}
-	_ = x.conn.SetDeadline(time.Now().Add(patience))
+	_ = x.conn.SetDeadline(time.Now().Add(testkit.Patience))
 	var reader sync.WaitGroup
 	reader.Go(x.read)
 	defer reader.Wait()
@@ -233,7 +234,7 @@ func TestRandomConnections(t *testing.T) {
 		}
 		return list
 	}
-	end := time.Now().Add(patience)
+	end := time.Now().Add(testkit.Patience)
 	var attackers sync.WaitGroup
 	for i := range uint64(3) {
 		attackers.Go(func() {

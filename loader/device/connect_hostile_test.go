@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
@@ -54,7 +55,7 @@ func (m *manager) want(k cm.Kind) cm.Event {
 			m.t.Fatalf("the event is %+v, not %s", e, k)
 		}
 		return e
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		m.t.Fatalf("no %s", k)
 	}
 	return cm.Event{}

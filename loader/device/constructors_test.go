@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
@@ -85,8 +86,7 @@ func constructors(d *client.Device, dir string, e *end, peer string) map[string]
 // with nil would use it otherwise.
 func construct(t *testing.T, name string, f constructor) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	v, err := f(ctx)
 	if err != nil && v != nil {
 		t.Errorf("%s: %T %v is not nil, with the error: %v", name, v, v, err)

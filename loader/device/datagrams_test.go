@@ -3,10 +3,10 @@
 package device_test
 
 import (
-	"context"
 	"encoding/binary"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -87,8 +87,7 @@ func (x *datagrams) send(t *testing.T, from verbs.QP, to uint32, number int) {
 // receive returns n receives that have completed.
 func (x *datagrams) receive(t *testing.T, n int) (all []verbs.Completion) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	out := make([]verbs.Completion, 64)
 	for len(all) < n {
 		if err := x.cq.Wait(ctx, false); err != nil {

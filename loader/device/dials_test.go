@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -36,7 +37,7 @@ func TestManyDialsAtOnce(t *testing.T) {
 }
 
 func dialMany(t *testing.T, active, passive verbs.Device) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	defer cancel()
 	small := []rdma.Option{rdma.WithRecvBuffers(1), rdma.WithSendDepth(1), rdma.WithMaxMessage(64)}
 	l, err := rdma.Listen(ctx, passive, "127.0.0.1:0", append(small, rdma.WithBacklog(manyDials))...)

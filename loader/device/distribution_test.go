@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
@@ -33,7 +34,7 @@ type spread struct {
 // newSpread connects n destinations and an origin, all by address. b makes the region's memory.
 func newSpread(t *testing.T, dir string, n, size int, b func(*client.Device) []byte) *spread {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
 	s := &spread{t: t, ctx: ctx, hub: open(t, dir)}
 	must := func(err error) {

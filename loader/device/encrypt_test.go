@@ -4,12 +4,12 @@ package device_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -35,8 +35,7 @@ func TestEncryptedClients(t *testing.T) {
 			Peers: func(netip.Addr) []seal.PublicKey { return []seal.PublicKey{ids[peer].Public()} },
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	l, err := rdma.Listen(ctx, b, "127.0.0.1:0", option(1, 0))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -114,16 +115,16 @@ func TestFreeWhileRegisteredElsewhere(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	_, otherDir := serve(t, device.Config{})
 	a, b, c := open(t, dir), open(t, dir), open(t, otherDir)
-	memory := need[[]byte](t)(rdma.Alloc(a, 8192))
+	memory := testkit.Must1(rdma.Alloc(a, 8192))(t)
 	busy := func(what string) {
 		t.Helper()
 		if err := rdma.Free(a, memory); !errors.Is(err, verbs.ErrBusy) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	pb, pc := need[verbs.PD](t)(b.AllocPD()), need[verbs.PD](t)(c.AllocPD())
-	first := need[verbs.MR](t)(pb.RegMR(memory[:100], verbs.AccessLocalWrite))
-	need[verbs.MR](t)(pc.RegMR(memory[8000:], verbs.AccessLocalWrite))
+	pb, pc := testkit.Must1(b.AllocPD())(t), testkit.Must1(c.AllocPD())(t)
+	first := testkit.Must1(pb.RegMR(memory[:100], verbs.AccessLocalWrite))(t)
+	testkit.Must1(pc.RegMR(memory[8000:], verbs.AccessLocalWrite))(t)
 	busy("registered at two devices")
 	if err := first.Deregister(); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -153,7 +154,7 @@ func (p *peer) again(dir string, fatal bool) (*peer, error) {
 		return nil, err
 	}
 	next, err := openPeer(dir)
-	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); next, err = openPeer(dir) {
+	for end := time.Now().Add(testkit.Patience); err != nil && time.Now().Before(end); next, err = openPeer(dir) {
 		time.Sleep(10 * time.Millisecond) // until the next agent serves
 	}
 	return next, err
@@ -177,8 +178,7 @@ func TestAgentAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
+			ctx := testkit.Context(t)
 			if err := waitEnd(ctx, fd); err != nil {
 				t.Fatal(err)
 			}

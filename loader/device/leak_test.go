@@ -3,7 +3,6 @@
 package device_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
@@ -107,8 +107,7 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 	empty()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	after := server.holdings()
 	more := func() bool {
 		return after.fds > before.fds || after.memfds > before.memfds || after.goroutines > before.goroutines

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -232,8 +233,7 @@ func TestAcceptEndsLate(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			close(release)
-			waiting, stop := context.WithTimeout(t.Context(), patience)
-			defer stop()
+			waiting := testkit.Context(t)
 			var rejected *rdma.RejectedError // if the RTU has not arrived yet
 			if _, err := c.RecvMessage(waiting); !errors.Is(err, io.EOF) && !errors.As(err, &rejected) {
 				t.Errorf("the peer: %v", err)

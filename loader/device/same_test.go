@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -111,7 +112,7 @@ func kind(err error) string {
 // completion logs the next completion of a side.
 func (p *couple) completion(i int) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), testkit.Patience)
 	defer cancel()
 	if err := p.cq[i].Wait(ctx, false); err != nil {
 		p.t.Fatalf("%v, after\n%s", err, strings.Join(p.log, "\n"))
@@ -143,7 +144,7 @@ func (p *couple) event() {
 			about = fmt.Sprint("CQ ", slices.Index(p.cq[:], e.CQ))
 		}
 		p.say("%s: %s", e.Type, about)
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		p.t.Fatal("no event")
 	}
 }

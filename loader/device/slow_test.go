@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -207,7 +208,7 @@ func (p *process) silent() {
 		if more {
 			p.t.Fatalf("the process said %q", l)
 		}
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		p.t.Fatal("the process was not killed")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -49,8 +50,7 @@ func newDialer(t *testing.T, dir string) *dialer {
 // works connects, exchanges a message and disconnects.
 func (d *dialer) works(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	c, err := rdma.Dial(ctx, d.active, d.l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 			processes := len(s.Status().Processes)
 			v := stalled(t, dir)
 			ended := attack(t, m, v)
-			for end := time.Now().Add(patience); !v.hungUp(); {
+			for end := time.Now().Add(testkit.Patience); !v.hungUp(); {
 				if time.Now().After(end) {
 					t.Fatal("the process did not lose its connection")
 				}

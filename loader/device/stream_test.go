@@ -3,13 +3,13 @@
 package device_test
 
 import (
-	"context"
 	"net"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/nettest"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/stream"
@@ -19,8 +19,7 @@ import (
 func TestStreams(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	a, b := open(t, dir), open(t, dir)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	l, err := stream.Listen(ctx, b, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +47,7 @@ func TestStreams(t *testing.T) {
 func TestDeviceClosesFirst(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	a, b := open(t, dir), open(t, dir)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	l, err := rdma.Listen(ctx, b, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

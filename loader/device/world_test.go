@@ -11,15 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// patience bounds every wait: it only ends tests that have failed.
-const patience = 2 * time.Minute
 
 // serve starts a server of a loopback engine, and returns its directory.
 func serve(t testing.TB, c device.Config) (*device.Server, string) {
@@ -128,7 +126,7 @@ func (e *end) sgl(off, n int) []verbs.SGE {
 // wait returns the next completion.
 func (e *end) wait(t testing.TB) verbs.Completion {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	if err := e.cq.Wait(ctx, false); err != nil {
 		t.Fatal(err)
@@ -143,7 +141,7 @@ func (e *end) wait(t testing.TB) verbs.Completion {
 // wait waits until a condition holds.
 func wait(t testing.TB, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it never became so")
 		}

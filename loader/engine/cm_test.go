@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
@@ -23,13 +24,6 @@ import (
 )
 
 const cmPort = mad.ServiceID(0x01060000 | 7174)
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // entries counts those of the communication manager, and of queue pair 1 in the steering table.
 func entries(t *testing.T, a *loader.Attachment) (services, requests, ids int, steered bool) {
@@ -43,7 +37,7 @@ func entries(t *testing.T, a *loader.Attachment) (services, requests, ids int, s
 			}
 			n++
 		}
-		must(t, it.Err())
+		testkit.Must(t, it.Err())
 		return n
 	}
 	var s bpf.Steer
@@ -62,37 +56,37 @@ func wantEntries(t *testing.T, what string, a *loader.Attachment, services, requ
 // The maps have what the sessions have, and nothing when the device is closed.
 func TestCMMaps(t *testing.T) {
 	top, o := attached(t)
-	must(t, top.Host(1).Do(func() error {
+	testkit.Must(t, top.Host(1).Do(func() error {
 		a, err := loader.Open(topo.IfName, o)
-		must(t, err)
+		testkit.Must(t, err)
 		defer a.Close()
 		d, err := Open(topo.IfName, o, nic.Options{})
-		must(t, err)
+		testkit.Must(t, err)
 		wantEntries(t, "no session", a, 0, 0, 0, false)
 		s, err := d.OpenCM()
-		must(t, err)
-		must(t, s.Listen(cmPort, 0))
+		testkit.Must(t, err)
+		testkit.Must(t, s.Listen(cmPort, 0))
 		p := cm.ConnectParams{Local: top.Host(1).IPv4(), Peer: top.Host(2).IPv4(), Service: cmPort, QPN: 5, Attr: verbs.DefaultAttr()}
 		id, err := s.Connect(p)
-		must(t, err)
+		testkit.Must(t, err)
 		wantEntries(t, "a listener and a connection", a, 1, 0, 1, true)
 		var v bpf.CmId
-		must(t, a.Maps.CmIds.Lookup(uint32(id), &v))
+		testkit.Must(t, a.Maps.CmIds.Lookup(uint32(id), &v))
 		if bpf.AddrOf(v.Peer) != p.Peer || v.Sidr != 0 || v.Remote != 0 {
 			t.Errorf("%+v", v)
 		}
 		p.Peer = p.Local // of this host: a request arrives, and both ends are here
 		_, err = s.Connect(p)
-		must(t, err)
+		testkit.Must(t, err)
 		for e := range s.Events() {
 			if e.Kind == cm.Request {
 				break
 			}
 		}
 		wantEntries(t, "a request", a, 1, 1, 3, true)
-		must(t, s.Unlisten(cmPort))
+		testkit.Must(t, s.Unlisten(cmPort))
 		wantEntries(t, "without the listener", a, 0, 1, 3, true)
-		must(t, d.Close())
+		testkit.Must(t, d.Close())
 		wantEntries(t, "closed", a, 0, 0, 0, false)
 		return nil
 	}))
@@ -101,22 +95,21 @@ func TestCMMaps(t *testing.T) {
 // What a killed engine leaves is removed, by the agent (CleanEngine) or by the next engine.
 func TestCMEntriesOfKilledEngine(t *testing.T) {
 	top, o := attached(t)
-	must(t, top.Host(1).Do(func() error {
+	testkit.Must(t, top.Host(1).Do(func() error {
 		a, err := loader.Open(topo.IfName, o)
-		must(t, err)
+		testkit.Must(t, err)
 		defer a.Close()
 		leave := func() {
 			t.Helper()
-			must(t, a.Maps.SteerTable.Put(uint32(mad.QPN), bpf.Steer{Queues: 1}))
-			must(t, a.Maps.CmServices.Put(uint64(cmPort), uint32(0)))
-			must(t, a.Maps.CmRequests.Put(bpf.CmRequest{Id: 1}, uint32(0)))
+			testkit.Must(t, a.Maps.SteerTable.Put(uint32(mad.QPN), bpf.Steer{Queues: 1}))
+			testkit.Must(t, a.Maps.CmServices.Put(uint64(cmPort), uint32(0)))
+			testkit.Must(t, a.Maps.CmRequests.Put(bpf.CmRequest{Id: 1}, uint32(0)))
 			for id := range uint32(1000) {
-				must(t, a.Maps.CmIds.Put(id, bpf.CmId{Remote: 3}))
+				testkit.Must(t, a.Maps.CmIds.Put(id, bpf.CmId{Remote: 3}))
 			}
-			cfg, err := a.LiveConfig()
-			must(t, err)
+			cfg := testkit.Must1(a.LiveConfig())(t)
 			cfg.Steered = 1
-			must(t, cfg.Close())
+			testkit.Must(t, cfg.Close())
 		}
 		leave()
 		left, err := loader.CleanEngine(a)
@@ -126,7 +119,7 @@ func TestCMEntriesOfKilledEngine(t *testing.T) {
 		wantEntries(t, "cleaned", a, 0, 0, 0, false)
 		leave()
 		d, err := Open(topo.IfName, o, nic.Options{})
-		must(t, err)
+		testkit.Must(t, err)
 		wantEntries(t, "the next engine", a, 0, 0, 0, false)
 		return d.Close()
 	}))
@@ -135,25 +128,25 @@ func TestCMEntriesOfKilledEngine(t *testing.T) {
 // An attachment of a version without these maps has no communication manager until it is upgraded.
 func TestCMAfterUpgrade(t *testing.T) {
 	top, o := attached(t)
-	must(t, top.Host(1).Do(func() error {
+	testkit.Must(t, top.Host(1).Do(func() error {
 		for _, name := range []string{bpf.SoftroceMapCmServices, bpf.SoftroceMapCmRequests, bpf.SoftroceMapCmIds} {
-			must(t, os.Remove(filepath.Join(loader.PinDir(o.PinRoot, topo.IfName), name)))
+			testkit.Must(t, os.Remove(filepath.Join(loader.PinDir(o.PinRoot, topo.IfName), name)))
 		}
 		d, err := Open(topo.IfName, o, nic.Options{})
-		must(t, err)
+		testkit.Must(t, err)
 		if _, err := d.OpenCM(); err == nil || !strings.Contains(err.Error(), "softroce-xdp upgrade eth0") {
 			t.Errorf("OpenCM: %v", err)
 		}
-		must(t, d.Close())
+		testkit.Must(t, d.Close())
 		a, err := loader.Upgrade(topo.IfName, o)
-		must(t, err)
+		testkit.Must(t, err)
 		a.Close()
 		if d, err = Open(topo.IfName, o, nic.Options{}); err != nil {
 			return err
 		}
 		s, err := d.OpenCM()
-		must(t, err)
-		must(t, s.Listen(cmPort, 0))
+		testkit.Must(t, err)
+		testkit.Must(t, s.Listen(cmPort, 0))
 		if a, err = loader.Open(topo.IfName, o); err != nil {
 			return errors.Join(err, d.Close())
 		}
@@ -167,14 +160,14 @@ func TestCMAfterUpgrade(t *testing.T) {
 // the engine's until it is closed.
 func TestCMRest(t *testing.T) {
 	top, o := attached(t)
-	must(t, top.Host(1).Do(func() error {
+	testkit.Must(t, top.Host(1).Do(func() error {
 		a, err := loader.Open(topo.IfName, o)
-		must(t, err)
+		testkit.Must(t, err)
 		defer a.Close()
 		d, err := Open(topo.IfName, o, nic.Options{})
-		must(t, err)
+		testkit.Must(t, err)
 		_, err = d.OpenCM()
-		must(t, err)
+		testkit.Must(t, err)
 		key := bpf.CmRequest{Peer: bpf.KeyOf(top.Host(1).IPv4()), Sidr: bpf.CmRest}
 		var v uint32
 		for end := time.Now().Add(2 * time.Minute); a.Maps.CmRequests.Lookup(key, &v) != nil; time.Sleep(time.Millisecond) {
@@ -182,7 +175,7 @@ func TestCMRest(t *testing.T) {
 				t.Fatal("the engine does not take the messages to its address")
 			}
 		}
-		must(t, d.Close())
+		testkit.Must(t, d.Close())
 		if err := a.Maps.CmRequests.Lookup(key, &v); !errors.Is(err, ebpf.ErrKeyNotExist) {
 			t.Errorf("closed: %v", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -22,16 +23,14 @@ func attached(t *testing.T) (*topo.Topology, loader.Options) {
 	t.Helper()
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	o := loader.Options{PinRoot: fmt.Sprintf("/sys/fs/bpf/srx-engine-test-%d-%s", os.Getpid(), t.Name()), RunDir: t.TempDir()}
-	if err := top.Host(1).Do(func() error {
+	testkit.Must(t, top.Host(1).Do(func() error {
 		att, err := loader.Attach(topo.IfName, o)
 		if err != nil {
 			return err
 		}
 		att.Close()
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() {
 		if err := top.Host(1).Do(func() error { return loader.Detach(topo.IfName, o) }); err != nil {
 			t.Error(err)
@@ -58,7 +57,7 @@ func TestOpenOnlyTheInterfaceThatWasAttached(t *testing.T) {
 		})
 	}
 	refused(2, loader.ErrElsewhere.Error())
-	if err := top.Host(1).Do(func() error {
+	testkit.Must(t, top.Host(1).Do(func() error {
 		l, err := netlink.LinkByName(topo.IfName)
 		if err != nil {
 			return err
@@ -66,9 +65,7 @@ func TestOpenOnlyTheInterfaceThatWasAttached(t *testing.T) {
 		const name = "renamed0"
 		return errors.Join(netlink.LinkSetDown(l), netlink.LinkSetName(l, name), netlink.LinkSetUp(l),
 			netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: topo.IfName}, PeerName: "other0"}))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	refused(1, "eth0 belong to renamed0")
 }
 

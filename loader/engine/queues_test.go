@@ -11,6 +11,7 @@ import (
 
 	"github.com/safchain/ethtool"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/inspect"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -25,7 +26,7 @@ func withQueues(t *testing.T, queues int, f func(ifname string, o loader.Options
 		t.Fatal(err)
 	}
 	// While one end has an XDP program, the other cannot have more transmit queues than it receives on.
-	if err := top.Host(2).Do(func() error {
+	testkit.Must(t, top.Host(2).Do(func() error {
 		tool, err := ethtool.NewEthtool()
 		if err != nil {
 			return err
@@ -33,11 +34,9 @@ func withQueues(t *testing.T, queues int, f func(ifname string, o loader.Options
 		defer tool.Close()
 		setQueues(t, tool, name, func(c *ethtool.Channels) { c.TxCount = 1 })
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	o := loader.Options{PinRoot: fmt.Sprintf("/sys/fs/bpf/srx-engine-test-%d-%s", os.Getpid(), t.Name()), RunDir: t.TempDir()}
-	if err := top.Host(1).Do(func() error {
+	testkit.Must(t, top.Host(1).Do(func() error {
 		att, err := loader.Attach(name, o)
 		if err != nil {
 			return err
@@ -45,17 +44,12 @@ func withQueues(t *testing.T, queues int, f func(ifname string, o loader.Options
 		att.Close()
 		f(name, o)
 		return loader.Detach(name, o)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func setQueues(t *testing.T, tool *ethtool.Ethtool, ifname string, change func(*ethtool.Channels)) {
 	t.Helper()
-	c, err := tool.GetChannels(ifname)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must1(tool.GetChannels(ifname))(t)
 	change(&c)
 	if _, err := tool.SetChannels(ifname, c); err != nil {
 		t.Fatal(err)
@@ -66,32 +60,20 @@ func setQueues(t *testing.T, tool *ethtool.Ethtool, ifname string, change func(*
 // opened again.
 func TestQueuesAdded(t *testing.T) {
 	withQueues(t, 4, func(ifname string, o loader.Options) {
-		tool, err := ethtool.NewEthtool()
-		if err != nil {
-			t.Fatal(err)
-		}
+		tool := testkit.Must1(ethtool.NewEthtool())(t)
 		defer tool.Close()
 		set := func(n uint32) { setQueues(t, tool, ifname, func(c *ethtool.Channels) { c.RxCount = n }) }
 		found := func() bool {
-			att, err := loader.Open(ifname, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			att := testkit.Must1(loader.Open(ifname, o))(t)
 			defer att.Close()
-			all, err := inspect.Inspect(att, ifname)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := testkit.Must1(inspect.Inspect(att, ifname))(t)
 			return slices.ContainsFunc(all, func(f inspect.Finding) bool {
 				return f.Kind == inspect.Queues && strings.Contains(f.Text, "has 4 receive queues, the engine has sockets for 2")
 			})
 		}
 		set(2)
 		for _, opened := range []string{"first", "again"} {
-			d, err := Open(ifname, o, nic.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := testkit.Must1(Open(ifname, o, nic.Options{}))(t)
 			if found() {
 				t.Errorf("%s: there is a socket for each queue", opened)
 			}

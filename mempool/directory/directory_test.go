@@ -5,16 +5,14 @@ package directory_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 )
-
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
 
 // memory is a directory in memory, whose entries a test ends.
 type memory struct {
@@ -93,15 +91,12 @@ func TestAnnounce(t *testing.T) {
 	}
 	listed := func(want int) {
 		t.Helper()
-		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-			list, _ := m.Servers(ctx)
-			if len(list) == 1 && list[0].Free == want {
-				return
+		testkit.Eventually(t, fmt.Sprintf("%d free slabs", want), func() error {
+			if list, _ := m.Servers(ctx); len(list) != 1 || list[0].Free != want {
+				return fmt.Errorf("%+v", list)
 			}
-			if time.Now().After(end) {
-				t.Fatalf("%+v, want %d free slabs", list, want)
-			}
-		}
+			return nil
+		})
 	}
 	listed(8)
 	mu.Lock()

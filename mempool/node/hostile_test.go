@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
@@ -40,12 +41,12 @@ func TestGarbageFromServer(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-			must(t, err)
+			testkit.Must(t, err)
 			defer dev.Close()
 			offer, err := proto.Offer{Challenge: 7}.AppendBinary(nil)
-			must(t, err)
+			testkit.Must(t, err)
 			listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
-			must(t, err)
+			testkit.Must(t, err)
 			defer listener.Close()
 			joined := make(chan struct{})
 			go func() {
@@ -69,7 +70,7 @@ func TestGarbageFromServer(t *testing.T) {
 			n, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
 			close(joined)
 			if c.leased {
-				must(t, err)
+				testkit.Must(t, err)
 				defer n.Close()
 				select {
 				case <-n.Done():
@@ -93,12 +94,12 @@ func TestRefusedLater(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	defer dev.Close()
 	offer, err := proto.Offer{}.AppendBinary(nil)
-	must(t, err)
+	testkit.Must(t, err)
 	listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
-	must(t, err)
+	testkit.Must(t, err)
 	defer listener.Close()
 	go func() {
 		for range 2 {
@@ -128,15 +129,15 @@ func TestHostileText(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	defer dev.Close()
 	offer, err := proto.Offer{}.AppendBinary(nil)
-	must(t, err)
+	testkit.Must(t, err)
 	listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
-	must(t, err)
+	testkit.Must(t, err)
 	defer listener.Close()
 	status, err := json.Marshal(lease.Status{Nodes: []lease.NodeStatus{{Name: hostile, Expected: lease.Prediction{By: hostile}}}})
-	must(t, err)
+	testkit.Must(t, err)
 	go func() {
 		for _, list := range [][]proto.Message{
 			proto.SplitText(status),
@@ -164,12 +165,12 @@ func TestHostileText(t *testing.T) {
 		_ = r.Reject([]byte(hostile))
 	}()
 	s, err := node.Status(ctx, dev, listener.Addr().String())
-	must(t, err)
+	testkit.Must(t, err)
 	if n := s.Nodes[0]; n.Name != safe || n.Expected.By != safe {
 		t.Errorf("%+v", n)
 	}
 	n, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
-	must(t, err)
+	testkit.Must(t, err)
 	defer n.Close()
 	select {
 	case <-n.Done():
@@ -182,12 +183,5 @@ func TestHostileText(t *testing.T) {
 	_, err = node.Status(ctx, dev, listener.Addr().String())
 	if err == nil || !strings.Contains(err.Error(), safe) || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("%v", err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

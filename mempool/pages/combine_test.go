@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
@@ -125,13 +126,12 @@ func TestBatches(t *testing.T) {
 	const pages, slabBytes = 80, 80 << 10 // runs of 16 and of 4 pages
 	plan := &fixed{}
 	plan.slabs.Store(12)
-	dev, at := poolOf(t, 12, slabBytes, lease.Config{Grace: patience, Planner: plan})
+	dev, at := poolOf(t, 12, slabBytes, lease.Config{Grace: testkit.Patience, Planner: plan})
 	n := join(t, dev, at, "a", 12*slabBytes)
 	s, _ := newStore(t, n, Config{Demand: 12 * slabBytes})
-	memory, err := s.AllocBuffers(pages * pageBytes)
-	must(t, err)
+	memory := testkit.Must1(s.AllocBuffers(pages * pageBytes))(t)
 	buffer := func(page int64) []byte { return memory[page*pageBytes:][:pageBytes:pageBytes] }
-	rnd, versions, ctx := rand.New(rand.NewPCG(2, 3)), map[int64]uint64{}, patient(t)
+	rnd, versions, ctx := rand.New(rand.NewPCG(2, 3)), map[int64]uint64{}, testkit.Context(t)
 	written, neighbours := uint64(0), 0
 
 	// some returns pages for a call, without one twice: often a part of the numbers in order.
@@ -148,8 +148,8 @@ func TestBatches(t *testing.T) {
 		return list
 	}
 	step := func() {
-		must(t, ctx.Err())
-		must(t, n.Err())
+		testkit.Must(t, ctx.Err())
+		testkit.Must(t, n.Err())
 		list := some()
 		switch k := rnd.IntN(10); {
 		case k == 0 && len(list) > 0:
@@ -216,8 +216,8 @@ func TestCombinedFails(t *testing.T) {
 		n := join(t, dev, at, "a", 512<<10)
 		s, _ := newStore(t, n, Config{Demand: 512 << 10})
 		memory, err := rdma.Alloc(dev, pages*pageBytes) // it outlives the node
-		must(t, err)
-		must(t, n.Share(memory))
+		testkit.Must(t, err)
+		testkit.Must(t, n.Share(memory))
 		buffer := func(page int64) []byte { return memory[page*pageBytes:][:pageBytes:pageBytes] }
 		var list []int64
 		for page := range int64(pages) {
@@ -237,10 +237,10 @@ func TestCombinedFails(t *testing.T) {
 				ended <- n.Close()
 				return
 			}
-			ended <- n.Return(patient(t), n.Lease().Slabs[0].Number, n.Lease().Slabs[1].Number)
+			ended <- n.Return(testkit.Context(t), n.Lease().Slabs[0].Number, n.Lease().Slabs[1].Number)
 		}()
 		if round == 1 { // all of them fail
-			must(t, <-ended)
+			testkit.Must(t, <-ended)
 			ended <- nil
 		}
 		for page, err := range call(t, s.ReadPages, list, buffer) {
@@ -254,7 +254,7 @@ func TestCombinedFails(t *testing.T) {
 				check(t, buffer(page), page, 1)
 			}
 		}
-		must(t, <-ended)
+		testkit.Must(t, <-ended)
 	}
 	if failed < pages {
 		t.Errorf("%d READs have failed, want at least %d", failed, pages)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/spread"
@@ -31,16 +32,14 @@ func (l listed) Add(context.Context, directory.Server) (directory.Entry, error) 
 // is gone; after the other one, its pages that are not local are errors, never zeroes.
 func TestRegionOverMirror(t *testing.T) {
 	const size = 1 << 20
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
 	var list listed
 	var kill []func()
 	for _, name := range []string{"s1", "s2"} {
-		s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab})
-		must(t, err)
+		s := testkit.Must1(server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab}))(t)
 		running, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { _ = s.Serve(running); close(done) }()
@@ -51,9 +50,9 @@ func TestRegionOverMirror(t *testing.T) {
 	servers, err := spread.Open(ctx, dev, list, spread.Config{
 		Name: "one", Period: 50 * time.Millisecond, Demand: 2 * size, Mirror: true, PageBytes: vmm.PageSize,
 	})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
-	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, servers)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: testkit.Patience}, servers)
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 7))
 	use(t, r, want, rnd, 500)

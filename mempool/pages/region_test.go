@@ -7,12 +7,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/pages"
@@ -25,8 +27,6 @@ import (
 
 const (
 	slab = 64 << 10
-	// patience bounds waits for what must happen.
-	patience = 2 * time.Minute
 )
 
 // fixed is a planner that gives each node the slabs that the test sets.
@@ -65,37 +65,28 @@ func pool(t testing.TB, planner lease.Planner, bytes, slabBytes uint64) (*node.N
 
 func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) (*node.Node, *pages.Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
 	s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: bytes, SlabBytes: slabBytes, Lease: lease.Config{Planner: planner}})
-	must(t, err)
+	testkit.Must(t, err)
 	running, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(running) }()
 	t.Cleanup(func() { stop(); <-done })
 	n, err := node.Join(ctx, dev, s.Addr().String(), node.Config{Name: "one", Period: 50 * time.Millisecond, Demand: demand})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	store, err := pages.New(n, pages.Config{Demand: demand})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(store.Close)
 	return n, store
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func region(t testing.TB, c vmm.Config, store vmm.Store) *vmm.Region {
 	t.Helper()
-	r, err := vmm.NewRegion(c, store)
-	must(t, err)
+	r := testkit.Must1(vmm.NewRegion(c, store))(t)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -132,18 +123,16 @@ func TestRegionOverPool(t *testing.T) {
 	const size = 1 << 20
 	planner := &fixed{slabs: 40}
 	n, store := pool(t, planner, 64*slab, slab)
-	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: patience}, store)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: testkit.Patience}, store)
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 5))
 	use(t, r, want, rnd, 500)
 	for _, slabs := range []int{20, 40, 18, 30, 17} {
 		planner.set(slabs)
-		for until := time.Now().Add(patience); len(n.Lease().Slabs) != slabs; {
-			if time.Now().After(until) {
-				t.Fatalf("%d slabs are leased, want %d", len(n.Lease().Slabs), slabs)
-			}
+		testkit.Eventually(t, fmt.Sprintf("%d slabs are leased", slabs), func() bool {
 			use(t, r, want, rnd, 20)
-		}
+			return len(n.Lease().Slabs) == slabs
+		})
 		use(t, r, want, rnd, 100)
 	}
 	got := make([]byte, size)
@@ -167,14 +156,10 @@ func TestRegionFull(t *testing.T) {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
 	planner.set(32)
-	for until := time.Now().Add(patience); ; {
-		if _, err = r.WriteAt(b, 0); err == nil {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal(err)
-		}
-	}
+	testkit.Eventually(t, "there is room", func() error {
+		_, err := r.WriteAt(b, 0)
+		return err
+	})
 	got := make([]byte, size)
 	if _, err := r.ReadAt(got, 0); err != nil || !bytes.Equal(got, b) {
 		t.Errorf("the region differs (%v)", err)
@@ -188,15 +173,10 @@ func TestRegionDemand(t *testing.T) {
 	_, store := join(t, nil, 64*slab, slab, 0)
 	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 100 * time.Millisecond}, store)
 	b := bytes.Repeat([]byte{7}, size)
-	for until := time.Now().Add(patience); ; {
+	testkit.Eventually(t, "there is room", func() error {
 		_, err := r.WriteAt(b, 0)
-		if err == nil {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatal(err)
-		}
-	}
+		return err
+	})
 }
 
 // TestMain lets the handler of a map start a pool: server and node are in the handler process, since
@@ -228,8 +208,7 @@ func TestMapOverPool(t *testing.T) {
 		require.Skip(t, err.Error())
 	}
 	const size = 2 << 20
-	m, err := vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8}})
-	must(t, err)
+	m := testkit.Must1(vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8}}))(t)
 	defer m.Close()
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 6))
@@ -264,11 +243,7 @@ func TestRegionLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	planner.set(2)
-	for until := time.Now().Add(patience); len(n.Lease().Slabs) > 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%d slabs are leased", len(n.Lease().Slabs))
-		}
-	}
+	testkit.Eventually(t, "two slabs are leased", func() bool { return len(n.Lease().Slabs) <= 2 })
 	lost := 0
 	page := make([]byte, vmm.PageSize)
 	for off := int64(0); off < size; off += vmm.PageSize {
@@ -297,9 +272,7 @@ func TestRegionServerGone(t *testing.T) {
 	if _, err := r.WriteAt(b, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, n.Close())
 	var p *vmm.PageError
 	if _, err := r.ReadAt(make([]byte, size), 0); !errors.As(err, &p) {
 		t.Errorf("ReadAt: %v", err)
@@ -311,7 +284,7 @@ func TestRegionServerGone(t *testing.T) {
 func BenchmarkRegion(b *testing.B) {
 	const size = 32 << 20
 	n, store := pool(b, &fixed{slabs: 16}, 16<<22, 4<<20)
-	r := region(b, vmm.Config{Size: size, Local: 4 << 20, Deadline: patience}, store)
+	r := region(b, vmm.Config{Size: size, Local: 4 << 20, Deadline: testkit.Patience}, store)
 	buf := make([]byte, 1<<20)
 	for pass := range 2 {
 		for at := int64(0); at < size; at += int64(len(buf)) {
@@ -321,14 +294,14 @@ func BenchmarkRegion(b *testing.B) {
 			} else {
 				_, err = r.ReadAt(buf, at)
 			}
-			must(b, err)
+			testkit.Must(b, err)
 		}
 	}
 	b.Run("READ/4KB", func(b *testing.B) {
 		first := n.Lease().Slabs[0].Number
 		b.SetBytes(vmm.PageSize)
 		for b.Loop() {
-			must(b, n.Read(context.Background(), first, 0, buf[:vmm.PageSize]))
+			testkit.Must(b, n.Read(context.Background(), first, 0, buf[:vmm.PageSize]))
 		}
 	})
 	b.Run("page/random", func(b *testing.B) {
@@ -336,7 +309,7 @@ func BenchmarkRegion(b *testing.B) {
 		b.SetBytes(vmm.PageSize)
 		for b.Loop() {
 			_, err := r.ReadAt(buf[:vmm.PageSize], rnd.Int64N(size/vmm.PageSize)*vmm.PageSize)
-			must(b, err)
+			testkit.Must(b, err)
 		}
 	})
 	b.Run("scan/64KB", func(b *testing.B) {
@@ -344,7 +317,7 @@ func BenchmarkRegion(b *testing.B) {
 		b.SetBytes(64 << 10)
 		for b.Loop() {
 			_, err := r.ReadAt(buf[:64<<10], at)
-			must(b, err)
+			testkit.Must(b, err)
 			at = (at + 64<<10) % size
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
@@ -22,22 +23,7 @@ const (
 	pageBytes = 4096
 	slabPages = 8
 	slabBytes = slabPages * pageBytes
-	// patience bounds waits for what must happen.
-	patience = 2 * time.Minute
 )
-
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // pool runs a server of some slabs until the test ends. Nodes have a time grace to return slabs.
 func pool(t *testing.T, slabs int, grace time.Duration) (dev verbs.Device, at string) {
@@ -47,12 +33,12 @@ func pool(t *testing.T, slabs int, grace time.Duration) (dev verbs.Device, at st
 
 func poolOf(t *testing.T, slabs int, slabBytes uint64, c lease.Config) (dev verbs.Device, at string) {
 	t.Helper()
-	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	must(t, err)
-	s, err := server.Listen(patient(t), dev, "127.0.0.1:0", server.Config{
+	dev, err := rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback"))
+	testkit.Must(t, err)
+	s, err := server.Listen(testkit.Context(t), dev, "127.0.0.1:0", server.Config{
 		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: c,
 	})
-	must(t, err)
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -62,19 +48,16 @@ func poolOf(t *testing.T, slabs int, slabBytes uint64, c lease.Config) (dev verb
 
 func join(t *testing.T, dev verbs.Device, at, name string, demand uint64) *node.Node {
 	t.Helper()
-	n, err := node.Join(patient(t), dev, at, node.Config{Name: name, Period: 20 * time.Millisecond, Demand: demand})
-	must(t, err)
+	n := testkit.Must1(node.Join(testkit.Context(t), dev, at, node.Config{Name: name, Period: 20 * time.Millisecond, Demand: demand}))(t)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
 
 func newStore(t *testing.T, n *node.Node, c Config) (s *Store, page []byte) {
 	t.Helper()
-	s, err := New(n, c)
-	must(t, err)
+	s = testkit.Must1(New(n, c))(t)
 	t.Cleanup(s.Close)
-	page, err = s.AllocBuffers(pageBytes)
-	must(t, err)
+	page = testkit.Must1(s.AllocBuffers(pageBytes))(t)
 	return s, page
 }
 
@@ -103,11 +86,11 @@ func check(t *testing.T, data []byte, page int64, version uint64) {
 
 // Pages are read as they were written. A page that was never written, and one without room, are errors.
 func TestStore(t *testing.T) {
-	dev, at := pool(t, 2, patience)
+	dev, at := pool(t, 2, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", 2*slabBytes), Config{Demand: 2 * slabBytes})
 	for page := range int64(2 * slabPages) {
 		fill(data, page, 1)
-		must(t, access(s.WritePages, page*1000, data))
+		testkit.Must(t, access(s.WritePages, page*1000, data))
 	}
 	if err := access(s.WritePages, 7, data); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("the space is full: %v", err)
@@ -119,7 +102,7 @@ func TestStore(t *testing.T) {
 		t.Error("a part of a page is accepted")
 	}
 	for page := range int64(2 * slabPages) {
-		must(t, access(s.ReadPages, page*1000, data))
+		testkit.Must(t, access(s.ReadPages, page*1000, data))
 		check(t, data, page, 1)
 	}
 	if _, err := New(s.n, Config{PageBytes: 1000}); err == nil {
@@ -129,20 +112,20 @@ func TestStore(t *testing.T) {
 
 // The demand follows what is stored: a store that finds no room has some in a later period.
 func TestGrows(t *testing.T) {
-	dev, at := pool(t, 8, patience)
+	dev, at := pool(t, 8, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", 0), Config{})
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for page := range int64(3 * slabPages) {
 		fill(data, page, 1)
 		for err := ErrNoRoom; err != nil; {
 			if err = access(s.WritePages, page, data); err != nil && !errors.Is(err, ErrNoRoom) {
 				t.Fatal(err)
 			}
-			must(t, ctx.Err())
+			testkit.Must(t, ctx.Err())
 		}
 	}
 	for page := range int64(3 * slabPages) {
-		must(t, access(s.ReadPages, page, data))
+		testkit.Must(t, access(s.ReadPages, page, data))
 		check(t, data, page, 1)
 	}
 }
@@ -150,7 +133,7 @@ func TestGrows(t *testing.T) {
 // While another node takes and returns space, pages move, and each READ returns what was written last, or
 // says that the page is lost.
 func TestMoves(t *testing.T) {
-	dev, at := pool(t, 8, patience)
+	dev, at := pool(t, 8, testkit.Patience)
 	n := join(t, dev, at, "a", 8*slabBytes)
 	s, data := newStore(t, n, Config{Demand: 8 * slabBytes})
 	other := join(t, dev, at, "b", 0)
@@ -178,19 +161,19 @@ func TestMoves(t *testing.T) {
 	for page := range int64(few) {
 		write(page*5, 1)
 	}
-	ctx, version := patient(t), uint64(2)
+	ctx, version := testkit.Context(t), uint64(2)
 	for _, demand := range []uint64{8, 0, 8} {
 		other.SetDemand(demand * slabBytes)
 		for reached := false; !reached; version++ {
-			must(t, ctx.Err())
-			must(t, n.Err())
+			testkit.Must(t, ctx.Err())
+			testkit.Must(t, n.Err())
 			page := int64(version%few) * 5
 			write(page, version)
 			read(page)
 			read(int64((version*7)%few) * 5)
 			for _, x := range other.Lease().Slabs {
 				if !x.Return.IsZero() {
-					must(t, other.Return(ctx, x.Number))
+					testkit.Must(t, other.Return(ctx, x.Number))
 				}
 			}
 			have := len(other.Lease().Slabs)
@@ -212,12 +195,12 @@ func TestLost(t *testing.T) {
 	s, data := newStore(t, n, Config{Demand: 2 * slabBytes})
 	for page := range int64(2 * slabPages) {
 		fill(data, page, 1)
-		must(t, access(s.WritePages, page, data))
+		testkit.Must(t, access(s.WritePages, page, data))
 	}
 	other := join(t, dev, at, "b", 2*slabBytes)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for len(other.Lease().Slabs) == 0 {
-		must(t, ctx.Err())
+		testkit.Must(t, ctx.Err())
 		time.Sleep(time.Millisecond)
 	}
 	lost := int64(-1)
@@ -234,25 +217,25 @@ func TestLost(t *testing.T) {
 	if lost < 0 {
 		t.Fatal("another node has half of the pool, and no page is lost")
 	}
-	must(t, other.Leave(ctx))
+	testkit.Must(t, other.Leave(ctx))
 	for err := ErrNoRoom; err != nil; {
-		must(t, ctx.Err())
+		testkit.Must(t, ctx.Err())
 		fill(data, lost, 2)
 		if err = access(s.WritePages, lost, data); err != nil && !errors.Is(err, ErrNoRoom) {
 			t.Fatal(err)
 		}
 	}
-	must(t, access(s.ReadPages, lost, data))
+	testkit.Must(t, access(s.ReadPages, lost, data))
 	check(t, data, lost, 2)
 }
 
 // Requests after the end of the connection, and after Close, are errors.
 func TestEnds(t *testing.T) {
-	dev, at := pool(t, 2, patience)
+	dev, at := pool(t, 2, testkit.Patience)
 	n := join(t, dev, at, "a", slabBytes)
 	s, data := newStore(t, n, Config{})
-	must(t, access(s.WritePages, 1, data))
-	must(t, n.Leave(patient(t)))
+	testkit.Must(t, access(s.WritePages, 1, data))
+	testkit.Must(t, n.Leave(testkit.Context(t)))
 	if err := access(s.ReadPages, 1, data); err == nil {
 		t.Error("a READ after Leave succeeds")
 	}
@@ -265,10 +248,10 @@ func TestEnds(t *testing.T) {
 // A page that is forgotten while a READ of it is outstanding keeps its slot until the READ has ended: a READ that is
 // repeated would have the bytes of the next page.
 func TestForgottenWhileRead(t *testing.T) {
-	dev, at := pool(t, 2, patience)
+	dev, at := pool(t, 2, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", slabBytes), Config{Demand: slabBytes})
 	fill(data, 1, 1)
-	must(t, access(s.WritePages, 1, data))
+	testkit.Must(t, access(s.WritePages, 1, data))
 	s.mu.Lock()
 	p, room := s.pages[1], s.room
 	x, slot := p.slab, p.slot
@@ -291,11 +274,11 @@ func TestForgottenWhileRead(t *testing.T) {
 
 // A page does not move while a request of it is outstanding, and requests wait while it moves.
 func TestMoveExcludesRequests(t *testing.T) {
-	dev, at := pool(t, 2, patience)
+	dev, at := pool(t, 2, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", 2*slabBytes), Config{Demand: 2 * slabBytes})
 	fill(data, 1, 1)
-	must(t, access(s.WritePages, 1, data))
-	ctx, buf := patient(t), data
+	testkit.Must(t, access(s.WritePages, 1, data))
+	ctx, buf := testkit.Context(t), data
 
 	s.mu.Lock()
 	p := s.pages[1]
@@ -322,7 +305,7 @@ func TestMoveExcludesRequests(t *testing.T) {
 	s.mu.Unlock()
 	for _, begin := range waiting {
 		begin()
-		must(t, <-done)
+		testkit.Must(t, <-done)
 	}
 	check(t, data, 1, 1)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // watcher collects its calls.
@@ -37,17 +39,11 @@ func (w *watcher) Squeezed(list []int64) {
 // wait waits until the watcher was told something.
 func (w *watcher) wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, what, func() bool {
 		w.mu.Lock()
-		told := ok()
-		w.mu.Unlock()
-		if told {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not told: %s", what)
-		}
-	}
+		defer w.mu.Unlock()
+		return ok()
+	})
 }
 
 // A watcher gets room, pages that find no room while their slab must be returned, and those that
@@ -59,7 +55,7 @@ func TestWatcher(t *testing.T) {
 	s, data := newStore(t, n, Config{Demand: 2 * slabBytes, Watcher: w})
 	w.wait(t, "room for two slabs", func() bool { return w.room == 2*slabPages })
 	for page := range int64(2 * slabPages) {
-		must(t, access(s.WritePages, page, data))
+		testkit.Must(t, access(s.WritePages, page, data))
 	}
 	join(t, dev, at, "b", 2*slabBytes)
 	w.wait(t, "pages without room", func() bool { return len(w.squeezed) > 0 })
@@ -82,10 +78,10 @@ func TestWatcher(t *testing.T) {
 
 // Forget frees the place of a page.
 func TestForget(t *testing.T) {
-	dev, at := pool(t, 1, patience)
+	dev, at := pool(t, 1, testkit.Patience)
 	s, data := newStore(t, join(t, dev, at, "a", slabBytes), Config{Demand: slabBytes})
 	for page := range int64(slabPages) {
-		must(t, access(s.WritePages, page, data))
+		testkit.Must(t, access(s.WritePages, page, data))
 	}
 	if err := access(s.WritePages, 100, data); err == nil {
 		t.Fatal("a WRITE without room succeeds")
@@ -97,7 +93,7 @@ func TestForget(t *testing.T) {
 	if s.Placed(3) {
 		t.Error("a page that was forgotten has a place")
 	}
-	must(t, access(s.WritePages, 100, data))
+	testkit.Must(t, access(s.WritePages, 100, data))
 	if err := access(s.ReadPages, 3, data); err == nil {
 		t.Error("a page that was forgotten is read")
 	}

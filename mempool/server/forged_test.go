@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
@@ -34,7 +35,7 @@ func wantLease(t *testing.T, p *pool, n *node.Node, what string) {
 		t.Fatalf("%s: %+v", what, s)
 	}
 	got := make([]byte, page)
-	must(t, n.Read(patient(t), n.Lease().Slabs[0].Number, 0, got))
+	testkit.Must(t, n.Read(testkit.Context(t), n.Lease().Slabs[0].Number, 0, got))
 	if got[0] != 5 {
 		t.Fatalf("%s: data %d, want 5", what, got[0])
 	}
@@ -43,7 +44,7 @@ func wantLease(t *testing.T, p *pool, n *node.Node, what string) {
 func joinWithData(t *testing.T, dev verbs.Device, p *pool) *node.Node {
 	t.Helper()
 	n := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Hour, Demand: 2 * slab})
-	must(t, n.Write(patient(t), n.Lease().Slabs[0].Number, 0, fill(5, page)))
+	testkit.Must(t, n.Write(testkit.Context(t), n.Lease().Slabs[0].Number, 0, fill(5, page)))
 	return n
 }
 
@@ -69,22 +70,22 @@ func TestTickets(t *testing.T) {
 	p := serve(t, dev, server.Config{Bytes: 8 * slab})
 	n := joinWithData(t, dev, p)
 	for _, token := range []uint64{0, 1, n.Ticket().Token + 1, n.Ticket().Token ^ 1<<63} {
-		if _, err := node.Remove(patient(t), dev, p.at, "a", with(token)); err == nil || !strings.Contains(err.Error(), lease.ErrToken.Error()) {
+		if _, err := node.Remove(testkit.Context(t), dev, p.at, "a", with(token)); err == nil || !strings.Contains(err.Error(), lease.ErrToken.Error()) {
 			t.Fatalf("removed with token %#x: %v", token, err)
 		}
 		wantLease(t, p, n, "a Remove with another token")
 	}
-	if _, err := node.Remove(patient(t), dev, p.at, "b", with(n.Ticket().Token)); err == nil {
+	if _, err := node.Remove(testkit.Context(t), dev, p.at, "b", with(n.Ticket().Token)); err == nil {
 		t.Error("a token removes a node with another name")
 	}
 	other := rawJoin(t, dev, p, "other", time.Hour, 0, 0)
 	own := n.Ticket().Token
-	_, err := node.Remove(patient(t), dev, p.at, "other", with(own))
+	_, err := node.Remove(testkit.Context(t), dev, p.at, "other", with(own))
 	if err == nil {
 		t.Error("a node has removed another one")
 	}
-	s, err := node.Remove(patient(t), dev, p.at, "other", with(other.welcome.Token))
-	must(t, err)
+	s, err := node.Remove(testkit.Context(t), dev, p.at, "other", with(other.welcome.Token))
+	testkit.Must(t, err)
 	if len(s.Nodes) != 1 {
 		t.Errorf("after Remove: %+v", s)
 	}
@@ -127,8 +128,8 @@ func TestHalfOpen(t *testing.T) {
 	}
 	n := joinWithData(t, dev, p)
 	wantLease(t, p, n, "half-open connections")
-	_, err := node.Status(patient(t), dev, p.at)
-	must(t, err)
+	_, err := node.Status(testkit.Context(t), dev, p.at)
+	testkit.Must(t, err)
 }
 
 // The oldest connection whose peer sends nothing ends for another one, and not only when its time is over.
@@ -136,7 +137,7 @@ func TestOpeningsYield(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: 8 * slab})
 	p.LimitOpenings(2)
-	for ctx := patient(t); ; {
+	for ctx := testkit.Context(t); ; {
 		begin := time.Now()
 		first := rawDial(t, dev, p, proto.Request{Kind: proto.KindStatus})
 		for range 2 {
@@ -148,7 +149,7 @@ func TestOpeningsYield(t *testing.T) {
 		if time.Since(begin) < server.OpenTime*9/10 {
 			break
 		}
-		must(t, ctx.Err())
+		testkit.Must(t, ctx.Err())
 	}
 }
 
@@ -185,12 +186,12 @@ func TestQuestions(t *testing.T) {
 	for _, c := range asked {
 		_ = c.Close()
 	}
-	for ctx := patient(t); ; {
+	for ctx := testkit.Context(t); ; {
 		_, err := node.Status(ctx, dev, p.at)
 		if err == nil {
 			break
 		}
-		must(t, ctx.Err())
+		testkit.Must(t, ctx.Err())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
@@ -40,10 +41,8 @@ func rawJoin(t *testing.T, dev verbs.Device, p *pool, name string, period time.D
 // rawDial makes a connection, on which nothing is sent.
 func rawDial(t *testing.T, dev verbs.Device, p *pool, r proto.Request) *rdma.Conn {
 	t.Helper()
-	private, err := r.AppendBinary(nil)
-	must(t, err)
-	c, err := rdma.Dial(patient(t), dev, p.at, rdma.WithPrivate(private), rdma.WithMaxMessage(proto.MaxMessage))
-	must(t, err)
+	private := testkit.Must1(r.AppendBinary(nil))(t)
+	c := testkit.Must1(rdma.Dial(testkit.Context(t), dev, p.at, rdma.WithPrivate(private), rdma.WithMaxMessage(proto.MaxMessage)))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -53,16 +52,16 @@ func rawDial(t *testing.T, dev verbs.Device, p *pool, r proto.Request) *rdma.Con
 func rawBegin(t *testing.T, c *rdma.Conn, token, wrong uint64) proto.Message {
 	t.Helper()
 	o, err := proto.ParseOffer(c.PeerPrivate())
-	must(t, err)
-	must(t, c.Send(patient(t), proto.Append(nil, &proto.Begin{Token: token, Challenge: o.Challenge + wrong})))
-	ctx, buf := patient(t), make([]byte, proto.MaxMessage)
+	testkit.Must(t, err)
+	testkit.Must(t, c.Send(testkit.Context(t), proto.Append(nil, &proto.Begin{Token: token, Challenge: o.Challenge + wrong})))
+	ctx, buf := testkit.Context(t), make([]byte, proto.MaxMessage)
 	n, err := c.Recv(ctx, buf)
 	if err != nil {
-		must(t, ctx.Err())
+		testkit.Must(t, ctx.Err())
 		return nil
 	}
 	m, err := proto.Parse(buf[:n])
-	must(t, err)
+	testkit.Must(t, err)
 	return m
 }
 
@@ -72,10 +71,8 @@ func (n *rawNode) lease(t *testing.T) []proto.Entry {
 	buf := make([]byte, proto.MaxMessage)
 	var j proto.Joiner
 	for {
-		length, err := n.Recv(patient(t), buf)
-		must(t, err)
-		m, err := proto.Parse(buf[:length])
-		must(t, err)
+		length := testkit.Must1(n.Recv(testkit.Context(t), buf))(t)
+		m := testkit.Must1(proto.Parse(buf[:length]))(t)
 		if l, ok := m.(*proto.Lease); ok {
 			if list, whole := j.Add(l); whole {
 				return list
@@ -86,7 +83,7 @@ func (n *rawNode) lease(t *testing.T) []proto.Entry {
 
 func (n *rawNode) send(t *testing.T, m proto.Message) {
 	t.Helper()
-	must(t, n.Send(patient(t), proto.Append(nil, m)))
+	testkit.Must(t, n.Send(testkit.Context(t), proto.Append(nil, m)))
 }
 
 // with returns the token of a node for node.Remove.
@@ -113,28 +110,28 @@ func TestOldKey(t *testing.T) {
 	secret := fill(42, page)
 	victim := rawJoin(t, dev, p, "a", time.Hour, slab, 0)
 	old := victim.lease(t)[0]
-	must(t, victim.Write(patient(t), secret, remote(old)))
+	testkit.Must(t, victim.Write(testkit.Context(t), secret, remote(old)))
 	victim.send(t, &proto.Return{Token: victim.welcome.Token, Slabs: []uint32{old.Slab}})
 	waitStatus(t, p, "free slab", func(s lease.Status) bool { return s.Free == 1 })
-	wantNAK(t, victim.Read(patient(t), make([]byte, page), remote(old)))
+	wantNAK(t, victim.Read(testkit.Context(t), make([]byte, page), remote(old)))
 	waitStatus(t, p, "end of the connection", func(s lease.Status) bool { return !s.Nodes[0].Connected })
 
 	other := rawJoin(t, dev, p, "b", time.Hour, slab, 0)
 	now := other.lease(t)[0]
 	got := fill(1, slab)
-	must(t, other.Read(patient(t), got, remote(now)))
+	testkit.Must(t, other.Read(testkit.Context(t), got, remote(now)))
 	if !bytes.Equal(got, make([]byte, slab)) {
 		t.Fatal("a new lease has data of another node")
 	}
-	must(t, other.Write(patient(t), secret, remote(now)))
+	testkit.Must(t, other.Write(testkit.Context(t), secret, remote(now)))
 	for _, key := range []uint32{old.RKey, now.RKey} {
 		back := rawJoin(t, dev, p, "a", time.Hour, 0, victim.welcome.Token)
 		back.lease(t)
 		target := rdma.Remote{Addr: now.VA, Len: slab, RKey: key}
-		wantNAK(t, back.Write(patient(t), fill(66, page), target))
+		wantNAK(t, back.Write(testkit.Context(t), fill(66, page), target))
 		_ = back.Close()
 	}
-	must(t, other.Read(patient(t), got[:page], remote(now)))
+	testkit.Must(t, other.Read(testkit.Context(t), got[:page], remote(now)))
 	if !bytes.Equal(got[:page], secret) {
 		t.Error("a node without a lease has changed the data of another one")
 	}
@@ -151,7 +148,7 @@ func TestNotReturned(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	n := join(t, dev, p, "b", 2)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for len(n.Lease().Slabs) == 0 {
 		select {
 		case <-n.Changed():
@@ -174,10 +171,10 @@ func TestRevokedDuringAccess(t *testing.T) {
 	victim := rawJoin(t, dev, p, "victim", 50*time.Millisecond, 2*slab, 0)
 	at := remote(victim.lease(t)[1]) // what was leased last is taken first
 	old := sha256.Sum256(fill(42, slab))
-	must(t, victim.Write(patient(t), fill(42, slab), at))
+	testkit.Must(t, victim.Write(testkit.Context(t), fill(42, slab), at))
 	ended := make(chan error, 1)
 	go func() {
-		ctx, data, got := patient(t), fill(42, slab), make([]byte, slab)
+		ctx, data, got := testkit.Context(t), fill(42, slab), make([]byte, slab)
 		for accesses := 0; ; accesses++ {
 			err := victim.Read(ctx, got, at)
 			if err == nil && sha256.Sum256(got) != old {
@@ -204,12 +201,12 @@ func TestRevokedDuringAccess(t *testing.T) {
 	select {
 	case err := <-ended:
 		wantNAK(t, err)
-	case <-patient(t).Done():
+	case <-testkit.Context(t).Done():
 		t.Fatal("the accesses of the node do not end")
 	}
 	number, got := other.Lease().Slabs[0].Number, fill(9, page)
 	for offset := uint64(0); offset < slab; offset += page {
-		must(t, other.Read(patient(t), number, offset, got))
+		testkit.Must(t, other.Read(testkit.Context(t), number, offset, got))
 		if !bytes.Equal(got, make([]byte, page)) {
 			t.Fatalf("the new lease has %d at %d", got[0], offset)
 		}
@@ -224,9 +221,9 @@ func TestTriesKeys(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: 4 * slab})
 	n := join(t, dev, p, "a", 2)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	first := n.Lease().Slabs[0]
-	must(t, n.Write(ctx, first.Number, 0, fill(5, page)))
+	testkit.Must(t, n.Write(ctx, first.Number, 0, fill(5, page)))
 	hostile := rawJoin(t, dev, p, "hostile", time.Hour, slab, 0)
 	own := hostile.lease(t)[0]
 	guesses := []uint32{first.Remote.RKey, own.RKey, own.RKey ^ 1, own.RKey + 1<<8, own.RKey - 1<<8, 0, 1<<32 - 1}
@@ -240,7 +237,7 @@ func TestTriesKeys(t *testing.T) {
 	hostile.send(t, &proto.Return{Token: hostile.welcome.Token, Slabs: []uint32{first.Number, 99}})
 	waitStatus(t, p, "refused Return", func(s lease.Status) bool { return s.Counts.Stale == 2 })
 	got := make([]byte, page)
-	must(t, n.Read(ctx, first.Number, 0, got))
+	testkit.Must(t, n.Read(ctx, first.Number, 0, got))
 	if !bytes.Equal(got, fill(5, page)) {
 		t.Errorf("data %d", got[0])
 	}
@@ -252,7 +249,7 @@ func TestGarbage(t *testing.T) {
 	p := serve(t, dev, server.Config{Bytes: 4 * slab})
 	n := join(t, dev, p, "a", 2)
 	number := n.Lease().Slabs[0].Number
-	must(t, n.Write(patient(t), number, 0, fill(5, page)))
+	testkit.Must(t, n.Write(testkit.Context(t), number, 0, fill(5, page)))
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range 20 {
 		private := make([]byte, rng.IntN(57))
@@ -260,7 +257,7 @@ func TestGarbage(t *testing.T) {
 			private[k] = byte(rng.Uint32())
 		}
 		var rejected *rdma.RejectedError
-		if _, err := rdma.Dial(patient(t), dev, p.at, rdma.WithPrivate(private)); !errors.As(err, &rejected) {
+		if _, err := rdma.Dial(testkit.Context(t), dev, p.at, rdma.WithPrivate(private)); !errors.As(err, &rejected) {
 			t.Fatalf("private data %x: %v", private, err)
 		}
 		hostile := rawJoin(t, dev, p, "hostile", time.Second, slab, 0)
@@ -271,20 +268,20 @@ func TestGarbage(t *testing.T) {
 		if i == 0 {
 			message = proto.Append(nil, &proto.Ask{}) // of the server only
 		}
-		ctx := patient(t)
-		must(t, hostile.Send(ctx, message))
+		ctx := testkit.Context(t)
+		testkit.Must(t, hostile.Send(ctx, message))
 		for err := error(nil); err == nil; {
 			_, err = hostile.Recv(ctx, make([]byte, proto.MaxMessage))
-			must(t, ctx.Err())
+			testkit.Must(t, ctx.Err())
 		}
 		_ = hostile.Close()
 		_, err := node.Remove(ctx, dev, p.at, "hostile", with(hostile.welcome.Token)) // so that its name is free
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	got := make([]byte, page)
-	must(t, n.Read(patient(t), number, 0, got))
+	testkit.Must(t, n.Read(testkit.Context(t), number, 0, got))
 	if sha256.Sum256(got) != sha256.Sum256(fill(5, page)) {
 		t.Errorf("another node's data begins with %d", got[0])
 	}
-	must(t, n.Err())
+	testkit.Must(t, n.Err())
 }

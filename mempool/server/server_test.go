@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
@@ -21,27 +23,11 @@ import (
 const (
 	page = 4096
 	slab = 4 * page
-	// patience bounds waits for what must happen.
-	patience = 2 * time.Minute
 )
-
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func open(t *testing.T) verbs.Device {
 	t.Helper()
-	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
@@ -56,8 +42,7 @@ type pool struct {
 func serve(t *testing.T, dev verbs.Device, c server.Config) *pool {
 	t.Helper()
 	c.SlabBytes = slab
-	s, err := server.Listen(patient(t), dev, "127.0.0.1:0", c)
-	must(t, err)
+	s := testkit.Must1(server.Listen(testkit.Context(t), dev, "127.0.0.1:0", c))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -69,13 +54,8 @@ func serve(t *testing.T, dev verbs.Device, c server.Config) *pool {
 		}
 		stopped = true
 		cancel()
-		select {
-		case err := <-done:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("Serve: %v", err)
-			}
-		case <-time.After(patience):
-			t.Fatal("Serve does not end")
+		if err := testkit.Receive(t, "Serve ends", done); !errors.Is(err, context.Canceled) {
+			t.Errorf("Serve: %v", err)
 		}
 	}
 	t.Cleanup(p.stop)
@@ -89,8 +69,7 @@ func join(t *testing.T, dev verbs.Device, p *pool, name string, slabs int) *node
 
 func joinAs(t *testing.T, dev verbs.Device, p *pool, c node.Config) *node.Node {
 	t.Helper()
-	n, err := node.Join(patient(t), dev, p.at, c)
-	must(t, err)
+	n := testkit.Must1(node.Join(testkit.Context(t), dev, p.at, c))(t)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
@@ -98,7 +77,7 @@ func joinAs(t *testing.T, dev verbs.Device, p *pool, c node.Config) *node.Node {
 // waitLease waits until a lease is as wanted.
 func waitLease(t *testing.T, n *node.Node, what string, ok func(node.Lease) bool) node.Lease {
 	t.Helper()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for {
 		if l := n.Lease(); ok(l) {
 			return l
@@ -116,11 +95,12 @@ func waitLease(t *testing.T, n *node.Node, what string, ok func(node.Lease) bool
 // waitStatus waits until the state of the pool is as wanted.
 func waitStatus(t *testing.T, p *pool, what string, ok func(lease.Status) bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(p.Status()); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s: %+v", what, p.Status())
+	testkit.Eventually(t, what, func() error {
+		if s := p.Status(); !ok(s) {
+			return fmt.Errorf("%+v", s)
 		}
-	}
+		return nil
+	})
 }
 
 func fill(b byte, n int) []byte { return bytes.Repeat([]byte{b}, n) }
@@ -134,16 +114,16 @@ func TestReadWrite(t *testing.T) {
 	if len(l.Slabs) != 3 || l.Bytes() != 3*slab {
 		t.Fatalf("lease %+v", l)
 	}
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for i, s := range l.Slabs {
 		for at := uint64(0); at < slab; at += page {
-			must(t, n.Write(ctx, s.Number, at, fill(byte(16*i)+byte(at/page)+1, page)))
+			testkit.Must(t, n.Write(ctx, s.Number, at, fill(byte(16*i)+byte(at/page)+1, page)))
 		}
 	}
 	got := make([]byte, page)
 	for i, s := range l.Slabs {
 		for at := uint64(0); at < slab; at += page {
-			must(t, n.Read(ctx, s.Number, at, got))
+			testkit.Must(t, n.Read(ctx, s.Number, at, got))
 			if want := fill(byte(16*i)+byte(at/page)+1, page); !bytes.Equal(got, want) {
 				t.Fatalf("slab %d at %d: %d, want %d", s.Number, at, got[0], want[0])
 			}
@@ -155,12 +135,11 @@ func TestReadWrite(t *testing.T) {
 	if err := n.Read(ctx, l.Slabs[0].Number, slab-page+1, got); !errors.Is(err, node.ErrRange) {
 		t.Errorf("beyond the end: %v", err)
 	}
-	s, err := node.Status(ctx, dev, p.at)
-	must(t, err)
+	s := testkit.Must1(node.Status(ctx, dev, p.at))(t)
 	if s.Slabs != 8 || len(s.Nodes) != 1 || s.Nodes[0].Name != "a" || s.Nodes[0].Slabs != 3 {
 		t.Errorf("status %+v", s)
 	}
-	must(t, n.Leave(ctx))
+	testkit.Must(t, n.Leave(ctx))
 	waitStatus(t, p, "free slab after Leave", func(s lease.Status) bool { return s.Free == 8 && len(s.Nodes) == 0 })
 	if err := n.Read(ctx, l.Slabs[0].Number, 0, got); err == nil {
 		t.Error("a READ after Leave succeeds")
@@ -172,14 +151,13 @@ func TestStart(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: 4 * slab})
 	n := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Hour, Demand: 4 * slab, Depth: 4})
-	b, err := n.Alloc(32 * page)
-	must(t, err)
+	b := testkit.Must1(n.Alloc(32 * page))(t)
 	out, in := b[:16*page], b[16*page:]
 	for i := range out {
 		out[i] = byte(i / page * 3)
 	}
 	done := make(chan error, 100)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	var writes, reads []node.Op
 	for i := range 16 {
 		number := n.Lease().Slabs[i/4].Number
@@ -190,7 +168,7 @@ func TestStart(t *testing.T) {
 	n.Start(ctx, writes...)
 	n.Start(ctx, reads...)
 	for range 32 {
-		must(t, <-done)
+		testkit.Must(t, <-done)
 	}
 	if !bytes.Equal(in, out) {
 		t.Error("other data was read")
@@ -221,7 +199,7 @@ func TestSpaceFollowsNeed(t *testing.T) {
 	waitLease(t, a, "space that b no longer needs", func(l node.Lease) bool { return l.Bytes() == 8*slab })
 	a.SetDemand(0)
 	waitLease(t, a, "end of the lease", func(l node.Lease) bool { return len(l.Slabs) == 0 })
-	must(t, errors.Join(a.Err(), b.Err()))
+	testkit.Must(t, errors.Join(a.Err(), b.Err()))
 	first, second := a.Lease().Period, b.Lease().Period
 	waitLease(t, a, "periods of a", func(l node.Lease) bool { return l.Period > first+2 })
 	waitLease(t, b, "periods of b", func(l node.Lease) bool { return l.Period > second+2 })
@@ -231,9 +209,9 @@ func TestSpaceFollowsNeed(t *testing.T) {
 // valid.
 func TestReturnWhileInUse(t *testing.T) {
 	dev := open(t)
-	p := serve(t, dev, server.Config{Bytes: 8 * slab, Lease: lease.Config{Grace: patience}})
+	p := serve(t, dev, server.Config{Bytes: 8 * slab, Lease: lease.Config{Grace: testkit.Patience}})
 	n := join(t, dev, p, "a", 8)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	done, stop := make(chan error, 1), make(chan struct{})
 	go func() {
 		buf := make([]byte, page)
@@ -262,14 +240,14 @@ func TestReturnWhileInUse(t *testing.T) {
 		waitLease(t, n, "lease as demanded", func(l node.Lease) bool {
 			for _, s := range l.Slabs {
 				if !s.Return.IsZero() {
-					must(t, n.Return(ctx, s.Number))
+					testkit.Must(t, n.Return(ctx, s.Number))
 				}
 			}
 			return len(l.Slabs) == int(demand/slab)
 		})
 	}
 	close(stop)
-	must(t, <-done)
+	testkit.Must(t, <-done)
 	if c := p.Status().Counts; c.Revoked != 0 || c.Returned == 0 || c.Lost != 0 {
 		t.Errorf("%+v", c)
 	}
@@ -286,14 +264,14 @@ func TestLastSlab(t *testing.T) {
 	results := make(chan result, 4)
 	for i := range cap(results) {
 		go func() {
-			n, err := node.Join(patient(t), dev, p.at, node.Config{Name: string(rune('a' + i)), Period: time.Minute, Demand: slab})
+			n, err := node.Join(testkit.Context(t), dev, p.at, node.Config{Name: string(rune('a' + i)), Period: time.Minute, Demand: slab})
 			results <- result{n, err}
 		}()
 	}
 	have := 0
 	for range cap(results) {
 		r := <-results
-		must(t, r.err)
+		testkit.Must(t, r.err)
 		have += len(r.n.Lease().Slabs)
 		defer r.n.Close()
 	}
@@ -316,17 +294,16 @@ func TestRefused(t *testing.T) {
 		{node.Config{Name: "b", Period: time.Microsecond}, "choose 10ms to 1h"},
 		{node.Config{Name: "b c", Period: time.Second}, "no spaces"},
 	} {
-		_, err := node.Join(patient(t), dev, p.at, x.c)
+		_, err := node.Join(testkit.Context(t), dev, p.at, x.c)
 		var rejected *rdma.RejectedError
 		if !errors.As(err, &rejected) || !bytes.Contains(rejected.Private, []byte(x.want)) {
 			t.Errorf("%+v: %v", x.c, err)
 		}
 	}
-	if _, err := node.Remove(patient(t), dev, p.at, "nobody", with(n.Ticket().Token)); err == nil {
+	if _, err := node.Remove(testkit.Context(t), dev, p.at, "nobody", with(n.Ticket().Token)); err == nil {
 		t.Error("a node that is not there was removed")
 	}
-	s, err := node.Remove(patient(t), dev, p.at, "a", with(n.Ticket().Token))
-	must(t, err)
+	s := testkit.Must1(node.Remove(testkit.Context(t), dev, p.at, "a", with(n.Ticket().Token)))(t)
 	if len(s.Nodes) != 0 {
 		t.Errorf("after Remove: %+v", s)
 	}
@@ -336,7 +313,7 @@ func TestRefused(t *testing.T) {
 	}
 	join(t, dev, p, "b", 1)
 	for _, c := range []server.Config{{}, {Bytes: 1}, {Bytes: 1 << 30, SlabBytes: 4097}, {Bytes: 1 << 60, SlabBytes: 4096}, {Bytes: 1 << 30, Lease: lease.Config{Grace: 2 * time.Hour}}} {
-		if _, err := server.Listen(patient(t), dev, "127.0.0.1:0", c); err == nil {
+		if _, err := server.Listen(testkit.Context(t), dev, "127.0.0.1:0", c); err == nil {
 			t.Errorf("accepted: %+v", c)
 		}
 	}
@@ -346,14 +323,14 @@ func TestRefused(t *testing.T) {
 func TestResume(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: 2 * slab})
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	n := join(t, dev, p, "a", 1)
 	number := n.Lease().Slabs[0].Number
-	must(t, n.Write(ctx, number, page, fill(7, page)))
-	must(t, n.Close())
+	testkit.Must(t, n.Write(ctx, number, page, fill(7, page)))
+	testkit.Must(t, n.Close())
 	again := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Second, Demand: slab, Ticket: n.Ticket()})
 	got := make([]byte, page)
-	must(t, again.Read(ctx, number, page, got))
+	testkit.Must(t, again.Read(ctx, number, page, got))
 	if !again.Resumed() || !bytes.Equal(got, fill(7, page)) {
 		t.Errorf("resumed: %v, data %d", again.Resumed(), got[0])
 	}
@@ -361,7 +338,7 @@ func TestResume(t *testing.T) {
 	// not wait until the server has noticed it.
 	third := joinAs(t, dev, p, node.Config{Name: "a", Period: time.Second, Demand: slab, Ticket: n.Ticket()})
 	<-again.Done()
-	must(t, third.Read(ctx, number, page, got))
+	testkit.Must(t, third.Read(ctx, number, page, got))
 	if _, err := node.Join(ctx, dev, p.at, node.Config{Name: "a", Period: time.Second, Ticket: node.Ticket{Token: 1}}); err == nil {
 		t.Error("a wrong token is accepted")
 	}
@@ -372,7 +349,7 @@ func TestVanished(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: slab, Lease: lease.Config{Hold: 50 * time.Millisecond}})
 	n := join(t, dev, p, "a", 1)
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	waitStatus(t, p, "free slab", func(s lease.Status) bool { return s.Free == 1 && len(s.Nodes) == 0 })
 	if l := join(t, dev, p, "b", 1).Lease(); len(l.Slabs) != 1 {
 		t.Errorf("lease %+v", l)
@@ -385,7 +362,7 @@ func TestRestart(t *testing.T) {
 	c := server.Config{Bytes: 4 * slab, StateFile: t.TempDir() + "/pool.json"}
 	p := serve(t, dev, c)
 	n := join(t, dev, p, "a", 3)
-	must(t, n.Write(patient(t), n.Lease().Slabs[0].Number, 0, fill(1, page)))
+	testkit.Must(t, n.Write(testkit.Context(t), n.Lease().Slabs[0].Number, 0, fill(1, page)))
 	p.stop()
 	<-n.Done()
 	if n.Err() == nil {
@@ -401,13 +378,13 @@ func TestRestart(t *testing.T) {
 		t.Errorf("lease %+v, resumed: %v", l, again.Resumed())
 	}
 	got := fill(9, page)
-	must(t, again.Read(patient(t), again.Lease().Slabs[0].Number, 0, got))
+	testkit.Must(t, again.Read(testkit.Context(t), again.Lease().Slabs[0].Number, 0, got))
 	if !bytes.Equal(got, make([]byte, page)) {
 		t.Errorf("data %d after the restart", got[0])
 	}
 	p.stop()
 	c.SlabBytes = 2 * slab
-	if _, err := server.Listen(patient(t), dev, "127.0.0.1:0", c); err == nil {
+	if _, err := server.Listen(testkit.Context(t), dev, "127.0.0.1:0", c); err == nil {
 		t.Error("a state file with other slabs is accepted")
 	}
 }
@@ -426,7 +403,7 @@ func TestReport(t *testing.T) {
 	if r := <-reports; r.name != "a" || r.from == nil || r.err != nil {
 		t.Errorf("%+v", r)
 	}
-	must(t, n.Leave(patient(t)))
+	testkit.Must(t, n.Leave(testkit.Context(t)))
 	if r := <-reports; r.name != "a" || r.err == nil {
 		t.Errorf("%+v", r)
 	}

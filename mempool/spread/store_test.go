@@ -8,11 +8,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
 	"github.com/softroce/softroce-xdp/mempool/lease"
@@ -30,22 +32,7 @@ const (
 	page      = 4096
 	slabPages = 8
 	slabBytes = slabPages * page
-	// patience bounds waits for what must happen.
-	patience = 2 * time.Minute
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // pool is a device, and a directory in memory of the servers on it.
 type pool struct {
@@ -65,8 +52,7 @@ type running struct {
 
 func newPool(t *testing.T) *pool {
 	t.Helper()
-	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return &pool{t: t, dev: dev, running: map[string]*running{}}
 }
@@ -93,10 +79,10 @@ func (p *pool) Add(context.Context, directory.Server) (directory.Entry, error) {
 // serve runs a server of some slabs, at an address, until it is killed or the test ends.
 func (p *pool) serve(name, at string, slabs int) directory.Server {
 	p.t.Helper()
-	s, err := server.Listen(patient(p.t), p.dev, at, server.Config{
+	s, err := server.Listen(testkit.Context(p.t), p.dev, at, server.Config{
 		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: lease.Config{Grace: 10 * time.Second},
 	})
-	must(p.t, err)
+	testkit.Must(p.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -128,14 +114,14 @@ func (p *pool) kill(name string) {
 
 func (p *pool) open(d directory.Directory, name string, mirror bool, demandPages int) *user {
 	p.t.Helper()
-	s, err := spread.Open(patient(p.t), p.dev, d, spread.Config{
+	s, err := spread.Open(testkit.Context(p.t), p.dev, d, spread.Config{
 		Name: name, Period: 50 * time.Millisecond, Demand: uint64(demandPages) * page, Mirror: mirror,
 		Report: func(server string, err error) { p.t.Logf("%s, server %q: %v", name, server, err) },
 	})
-	must(p.t, err)
+	testkit.Must(p.t, err)
 	p.t.Cleanup(func() { _ = s.Close() })
 	data, err := s.AllocBuffers(page)
-	must(p.t, err)
+	testkit.Must(p.t, err)
 	return &user{p.t, s, data, map[int64][32]byte{}}
 }
 
@@ -150,13 +136,7 @@ type user struct {
 func (u *user) access(start func([]vmm.Request), number int64) error {
 	done := make(chan error, 1)
 	start([]vmm.Request{{Page: number, Data: u.data, Done: func(err error) { done <- err }}})
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(patience):
-		u.t.Fatalf("page %d: no answer", number)
-		return nil
-	}
+	return testkit.Receive(u.t, fmt.Sprintf("an answer for page %d", number), done)
 }
 
 func (u *user) write(number int64, version uint64) error {
@@ -175,10 +155,10 @@ func (u *user) write(number int64, version uint64) error {
 // writeAll writes pages, each as soon as there is room for it.
 func (u *user) writeAll(count int, version uint64) {
 	u.t.Helper()
-	ctx := patient(u.t)
+	ctx := testkit.Context(u.t)
 	for number := range int64(count) {
 		for err := pages.ErrNoRoom; err != nil; {
-			must(u.t, ctx.Err())
+			testkit.Must(u.t, ctx.Err())
 			if err = u.write(number, version); err != nil && !errors.Is(err, pages.ErrNoRoom) {
 				u.t.Fatal(err)
 			}
@@ -210,11 +190,12 @@ func (u *user) readAll() (errs []error) {
 // wait waits until the state of the store is as wanted.
 func (u *user) wait(what string, ok func(spread.Status) bool) {
 	u.t.Helper()
-	for end := time.Now().Add(patience); !ok(u.Status()); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			u.t.Fatalf("no %s: %+v", what, u.Status())
+	testkit.Eventually(u.t, what, func() error {
+		if s := u.Status(); !ok(s) {
+			return fmt.Errorf("%+v", s)
 		}
-	}
+		return nil
+	})
 }
 
 // S4: a node has pages on several servers, more than one of them has room for.
@@ -224,15 +205,13 @@ func TestSeveralServers(t *testing.T) {
 	p.serve("s2", "127.0.0.1:0", 4)
 	u := p.open(p, "web1", false, 0)
 	u.writeAll(7*slabPages, 1)
-	if errs := u.readAll(); errs != nil {
-		t.Fatal(errs)
-	}
+	testkit.Must(t, errors.Join(u.readAll()...))
 	for _, s := range u.Status().Servers {
 		if !s.Connected || s.Stored == 0 {
 			t.Errorf("%+v", s)
 		}
 	}
-	must(t, u.Leave())
+	testkit.Must(t, u.Leave())
 	for name, r := range p.running {
 		if n := r.Status().Nodes; len(n) > 0 {
 			t.Errorf("%s: %+v after Leave", name, n)
@@ -293,9 +272,7 @@ func TestMirrorKilled(t *testing.T) {
 		default:
 		}
 		u.writeAll(count, round)
-		if errs := u.readAll(); errs != nil {
-			t.Fatal(errs)
-		}
+		testkit.Must(t, errors.Join(u.readAll()...))
 	}
 	u.wait("end of s1", func(s spread.Status) bool { return len(s.Servers) == 1 })
 	if s := u.Status(); s.Single != count || s.Counts.Lost != 0 {
@@ -349,7 +326,7 @@ func TestEntryReturns(t *testing.T) {
 	p.serve("s1", "127.0.0.1:0", 4)
 	p.serve("s2", "127.0.0.1:0", 4)
 	reports := make(chan error, 100)
-	s, err := spread.Open(patient(t), p.dev, p, spread.Config{
+	s, err := spread.Open(testkit.Context(t), p.dev, p, spread.Config{
 		Name: "web1", Period: 50 * time.Millisecond, Demand: slabBytes, Mirror: true,
 		Report: func(server string, err error) {
 			if server == "s2" {
@@ -357,12 +334,12 @@ func TestEntryReturns(t *testing.T) {
 			}
 		},
 	})
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	must(t, <-reports)
+	testkit.Must(t, <-reports)
 	until := func(ok func() bool) {
-		for ctx := patient(t); !ok(); time.Sleep(5 * time.Millisecond) {
-			must(t, ctx.Err())
+		for ctx := testkit.Context(t); !ok(); time.Sleep(5 * time.Millisecond) {
+			testkit.Must(t, ctx.Err())
 		}
 	}
 	p.list(1)
@@ -373,7 +350,7 @@ func TestEntryReturns(t *testing.T) {
 	}
 	until(func() bool { return !s.Follows("s2") })
 	p.list(2)
-	must(t, <-reports)
+	testkit.Must(t, <-reports)
 }
 
 // Two nodes race for the last slab: one of them has it, and the other one is told that there is no room.
@@ -385,7 +362,7 @@ func TestRaceForLastSlab(t *testing.T) {
 	var all sync.WaitGroup
 	for _, name := range []string{"web1", "web2"} {
 		all.Go(func() {
-			s, err := spread.Open(patient(t), p.dev, p, spread.Config{Name: name, Period: 50 * time.Millisecond, Demand: slabBytes})
+			s, err := spread.Open(testkit.Context(t), p.dev, p, spread.Config{Name: name, Period: 50 * time.Millisecond, Demand: slabBytes})
 			if err != nil {
 				t.Error(err)
 				return
@@ -434,12 +411,11 @@ func TestRaceForLastSlab(t *testing.T) {
 func TestEtcdKilled(t *testing.T) {
 	e := etcdtest.Start(t)
 	d, err := etcd.Open(e.URL)
-	must(t, err)
+	testkit.Must(t, err)
 	p := newPool(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	announce := func(s directory.Server) {
-		wait, err := directory.Announce(ctx, d, func() directory.Server { return s }, func(error) {})
-		must(t, err)
+		wait := testkit.Must1(directory.Announce(ctx, d, func() directory.Server { return s }, func(error) {}))(t)
 		t.Cleanup(func() { cancel(); wait() })
 	}
 	defer cancel()
@@ -458,7 +434,7 @@ func TestEtcdKilled(t *testing.T) {
 	if errs := u.readAll(); errs != nil {
 		t.Errorf("without etcd, and with one of two servers: %v", errs)
 	}
-	_, err = spread.Open(patient(t), p.dev, d, spread.Config{Name: "web2", Period: time.Second})
+	_, err = spread.Open(testkit.Context(t), p.dev, d, spread.Config{Name: "web2", Period: time.Second})
 	if !errors.Is(err, directory.ErrUnreachable) || !strings.Contains(err.Error(), e.URL) {
 		t.Errorf("a node that joins: %v", err)
 	}
@@ -476,18 +452,18 @@ func TestEtcdKilled(t *testing.T) {
 func TestOpen(t *testing.T) {
 	p := newPool(t)
 	c := spread.Config{Name: "web1", Period: time.Second}
-	if _, err := spread.Open(patient(t), p.dev, p, c); !errors.Is(err, spread.ErrEmpty) {
+	if _, err := spread.Open(testkit.Context(t), p.dev, p, c); !errors.Is(err, spread.ErrEmpty) {
 		t.Errorf("no servers: %v", err)
 	}
 	p.serve("s1", "127.0.0.1:0", 1)
 	c.Mirror = true
-	if _, err := spread.Open(patient(t), p.dev, p, c); !errors.Is(err, spread.ErrMirror) || !strings.Contains(err.Error(), "s1 alone") {
+	if _, err := spread.Open(testkit.Context(t), p.dev, p, c); !errors.Is(err, spread.ErrMirror) || !strings.Contains(err.Error(), "s1 alone") {
 		t.Errorf("a mirror with one server: %v", err)
 	}
 	c.Mirror = false
 	u := p.open(p, "web1", false, 1)
 	var rejected *rdma.RejectedError
-	if _, err := spread.Open(patient(t), p.dev, p, c); !errors.As(err, &rejected) || !strings.Contains(err.Error(), "another node has this name") {
+	if _, err := spread.Open(testkit.Context(t), p.dev, p, c); !errors.As(err, &rejected) || !strings.Contains(err.Error(), "another node has this name") {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	done := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -21,14 +22,14 @@ func TestCMNobodyListens(t *testing.T) {
 		t.Run(fmt.Sprintf("v6=%v", v6), func(t *testing.T) {
 			a, b, _ := cmPair(t, v6, nic.Options{})
 			var rejected *cm.RejectedError
-			for end := time.Now().Add(patience); ; { // the peer asks its kernel once a second
+			for end := time.Now().Add(testkit.Patience); ; { // the peer asks its kernel once a second
 				q := a.newQP(t)
 				begin := time.Now()
 				_, err := a.s.Connect(a.params(b, q))
-				ok(t, err)
+				testkit.Must(t, err)
 				e := a.await(t, cm.Failed)
 				a.await(t, cm.Gone)
-				ok(t, q.Destroy())
+				testkit.Must(t, q.Destroy())
 				if errors.As(e.Err, &rejected) && rejected.Reason == mad.ReasonInvalidServiceID {
 					t.Logf("rejected after %v", time.Since(begin))
 					break
@@ -38,13 +39,13 @@ func TestCMNobodyListens(t *testing.T) {
 				}
 			}
 			_, err := a.s.Resolve(cm.ResolveParams{Local: a.addr, Peer: b.addr, Service: cmPort})
-			ok(t, err)
+			testkit.Must(t, err)
 			var unresolved *cm.UnresolvedError
 			if e := a.await(t, cm.Failed); !errors.As(e.Err, &unresolved) || unresolved.Status != mad.SIDRUnsupported {
 				t.Errorf("nobody listens: %v", e.Err)
 			}
 			a.await(t, cm.Gone)
-			ok(t, b.s.Listen(cmPort, 0)) // what somebody listens to is not rejected
+			testkit.Must(t, b.s.Listen(cmPort, 0)) // what somebody listens to is not rejected
 			qa, qb, id, _ := a.dial(t, b)
 			exchange(t, a, b, qa, qb, 5000)
 			hangUp(t, a, b, id, qa, qb)
@@ -55,18 +56,18 @@ func TestCMNobodyListens(t *testing.T) {
 // A queue pair that is destroyed ends its connection, at both ends.
 func TestCMQueuePairDestroyed(t *testing.T) {
 	dev, err := nic.OpenLoopback(nic.Options{})
-	ok(t, err)
+	testkit.Must(t, err)
 	defer dev.Close()
 	addr := netip.MustParseAddr("127.0.0.1")
 	for _, first := range []bool{true, false} {
 		a, b := newProgram(t, dev, addr), newProgram(t, dev, addr)
-		ok(t, b.s.Listen(cmPort, 0))
+		testkit.Must(t, b.s.Listen(cmPort, 0))
 		qa, qb, _, _ := a.dial(t, b)
 		kept, keptPeer, id, _ := a.dial(t, b)
 		if first {
-			ok(t, qa.Destroy())
+			testkit.Must(t, qa.Destroy())
 		} else {
-			ok(t, qb.Destroy())
+			testkit.Must(t, qb.Destroy())
 		}
 		for _, p := range []*program{a, b} {
 			if e := p.await(t, cm.Disconnected); e.Err != nil {
@@ -76,6 +77,6 @@ func TestCMQueuePairDestroyed(t *testing.T) {
 		}
 		exchange(t, a, b, kept, keptPeer, 100)
 		hangUp(t, a, b, id, kept, keptPeer)
-		ok(t, b.s.Close())
+		testkit.Must(t, b.s.Close())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -36,22 +37,15 @@ func newProgram(t testing.TB, dev *nic.Device, addr netip.Addr) *program {
 	p := &program{dev: dev, addr: addr, buf: make([]byte, 1<<16)}
 	var err error
 	p.s, err = dev.OpenCM()
-	ok(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = p.s.Close() })
 	p.pd, err = dev.AllocPD()
-	ok(t, err)
+	testkit.Must(t, err)
 	p.cq, err = dev.CreateCQ(1024)
-	ok(t, err)
+	testkit.Must(t, err)
 	p.mr, err = p.pd.RegMR(p.buf, engines.Access)
-	ok(t, err)
+	testkit.Must(t, err)
 	return p
-}
-
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // await takes the next event, which must be of a kind.
@@ -63,7 +57,7 @@ func (p *program) await(t testing.TB, want cm.Kind) cm.Event {
 			t.Fatalf("event %s (%v), want %s\n%s", e.Kind, e.Err, want, dump(p.dev))
 		}
 		return e
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("no event, want %s\n%s", want, dump(p.dev))
 	}
 	return cm.Event{}
@@ -73,9 +67,9 @@ func (p *program) await(t testing.TB, want cm.Kind) cm.Event {
 func (p *program) newQP(t testing.TB) verbs.QP {
 	t.Helper()
 	q, err := p.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq})
-	ok(t, err)
-	ok(t, verbs.ToInit(q, verbs.Endpoint{}, verbs.DefaultAttr()))
-	ok(t, q.PostRecv(&verbs.RecvWR{SGL: p.sge(0, len(p.buf)/2)}))
+	testkit.Must(t, err)
+	testkit.Must(t, verbs.ToInit(q, verbs.Endpoint{}, verbs.DefaultAttr()))
+	testkit.Must(t, q.PostRecv(&verbs.RecvWR{SGL: p.sge(0, len(p.buf)/2)}))
 	return q
 }
 
@@ -85,7 +79,7 @@ func (p *program) sge(off, n int) []verbs.SGE {
 
 func (p *program) poll(t testing.TB, want verbs.Op) verbs.Completion {
 	t.Helper()
-	c, err := engines.PollOne(p.cq, patience)
+	c, err := engines.PollOne(p.cq, testkit.Patience)
 	if err != nil || c.Status != verbs.StatusSuccess || c.Op != want {
 		t.Fatalf("%+v, %v, want operation %d\n%s", c, err, want, dump(p.dev))
 	}
@@ -104,7 +98,7 @@ func (p *program) dial(t testing.TB, to *program) (a, b verbs.QP, idA, idB cm.ID
 	t.Helper()
 	a = p.newQP(t)
 	idA, err := p.s.Connect(p.params(to, a))
-	ok(t, err)
+	testkit.Must(t, err)
 	req := to.await(t, cm.Request)
 	if !bytes.HasPrefix(req.Private, []byte("hello")) || req.SrcPort != 4000 || req.Path.Remote.Addr != p.addr {
 		t.Errorf("the request is %+v", req)
@@ -112,11 +106,11 @@ func (p *program) dial(t testing.TB, to *program) (a, b verbs.QP, idA, idB cm.ID
 	b = to.newQP(t)
 	path := req.Path
 	path.Local.QPN, path.Remote.PSN = b.QPN(), 0x222
-	ok(t, path.Connect(b))
-	ok(t, to.s.Accept(req.ID, path, []byte("welcome")))
+	testkit.Must(t, path.Connect(b))
+	testkit.Must(t, to.s.Accept(req.ID, path, []byte("welcome")))
 	rep := p.await(t, cm.Reply)
-	ok(t, rep.Path.Connect(a))
-	ok(t, p.s.Ready(idA, nil))
+	testkit.Must(t, rep.Path.Connect(a))
+	testkit.Must(t, p.s.Ready(idA, nil))
 	p.await(t, cm.Established)
 	to.await(t, cm.Established)
 	return a, b, idA, req.ID
@@ -133,7 +127,7 @@ func exchange(t testing.TB, a, b *program, qa, qb verbs.QP, n int) {
 		for k := range n {
 			dir.from.buf[half+k] = byte(k*7 + i)
 		}
-		ok(t, dir.q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: dir.from.sge(half, n)}))
+		testkit.Must(t, dir.q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: dir.from.sge(half, n)}))
 		if got := dir.to.poll(t, verbs.OpRecv); int(got.Bytes) != n || !bytes.Equal(dir.to.buf[:n], dir.from.buf[half:half+n]) {
 			t.Errorf("%d bytes arrived, or others than were sent", got.Bytes)
 		}
@@ -144,13 +138,13 @@ func exchange(t testing.TB, a, b *program, qa, qb verbs.QP, n int) {
 // hangUp disconnects at a; both ends get to know, and the IDs end.
 func hangUp(t testing.TB, a, b *program, id cm.ID, qs ...verbs.QP) {
 	t.Helper()
-	ok(t, a.s.Disconnect(id, nil))
+	testkit.Must(t, a.s.Disconnect(id, nil))
 	for _, p := range []*program{a, b} {
 		p.await(t, cm.Disconnected)
 		p.await(t, cm.Gone)
 	}
 	for _, q := range qs {
-		ok(t, q.Destroy())
+		testkit.Must(t, q.Destroy())
 	}
 }
 
@@ -158,30 +152,30 @@ func hangUp(t testing.TB, a, b *program, id cm.ID, qs ...verbs.QP) {
 // listens to is refused.
 func TestCMLoopback(t *testing.T) {
 	dev, err := nic.OpenLoopback(nic.Options{})
-	ok(t, err)
+	testkit.Must(t, err)
 	defer dev.Close()
 	for _, addr := range []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()} {
 		t.Run(addr.String(), func(t *testing.T) {
 			a, b := newProgram(t, dev, addr), newProgram(t, dev, addr)
 			q := a.newQP(t)
 			_, err := a.s.Connect(a.params(b, q))
-			ok(t, err)
+			testkit.Must(t, err)
 			var rejected *cm.RejectedError
 			if e := a.await(t, cm.Failed); !errors.As(e.Err, &rejected) || rejected.Reason != mad.ReasonInvalidServiceID {
 				t.Errorf("nobody listens: %v", e.Err)
 			}
 			a.await(t, cm.Gone)
-			ok(t, q.Destroy())
+			testkit.Must(t, q.Destroy())
 
-			ok(t, b.s.Listen(cmPort, 0))
+			testkit.Must(t, b.s.Listen(cmPort, 0))
 			qa, qb, id, _ := a.dial(t, b)
 			exchange(t, a, b, qa, qb, 20000)
 			hangUp(t, a, b, id, qa, qb)
 			if n := counter(dev, "cm_unexpected"); n == 0 { // the request that nobody listened to
 				t.Errorf("counted %s", dump(dev))
 			}
-			ok(t, a.s.Close())
-			ok(t, b.s.Close())
+			testkit.Must(t, a.s.Close())
+			testkit.Must(t, b.s.Close())
 		})
 	}
 }
@@ -189,10 +183,10 @@ func TestCMLoopback(t *testing.T) {
 // The end of a device ends its sessions, and it has no others.
 func TestCMDeviceClosed(t *testing.T) {
 	dev, err := nic.OpenLoopback(nic.Options{})
-	ok(t, err)
+	testkit.Must(t, err)
 	s, err := dev.OpenCM()
-	ok(t, err)
-	ok(t, dev.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, dev.Close())
 	if e, open := <-s.Events(); open {
 		t.Errorf("event %s after the end", e.Kind)
 	}
@@ -219,13 +213,13 @@ func TestCMBetweenEngines(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("v6=%v", v6), func(t *testing.T) {
 			a, b, hosts := cmPair(t, v6, nic.Options{})
-			ok(t, b.s.Listen(cmPort, 0))
+			testkit.Must(t, b.s.Listen(cmPort, 0))
 			for range 3 {
 				qa, qb, id, _ := a.dial(t, b)
 				exchange(t, a, b, qa, qb, 5000)
 				hangUp(t, a, b, id, qa, qb)
 			}
-			ok(t, a.s.Listen(cmPort, 0))
+			testkit.Must(t, a.s.Listen(cmPort, 0))
 			qb, qa, _, idA := b.dial(t, a)
 			exchange(t, b, a, qb, qa, 5000)
 			hangUp(t, a, b, idA, qa, qb)
@@ -246,22 +240,22 @@ func TestCMBetweenEngines(t *testing.T) {
 // The first data stands for the RTU that was lost: a never sends it.
 func TestCMEstablishedByData(t *testing.T) {
 	dev, err := nic.OpenLoopback(nic.Options{})
-	ok(t, err)
+	testkit.Must(t, err)
 	defer dev.Close()
 	addr := netip.MustParseAddr("127.0.0.1")
 	a, b := newProgram(t, dev, addr), newProgram(t, dev, addr)
-	ok(t, b.s.Listen(cmPort, 0))
+	testkit.Must(t, b.s.Listen(cmPort, 0))
 	q := a.newQP(t)
 	_, err = a.s.Connect(a.params(b, q))
-	ok(t, err)
+	testkit.Must(t, err)
 	req := b.await(t, cm.Request)
 	peer := b.newQP(t)
 	path := req.Path
 	path.Local.QPN, path.Remote.PSN = peer.QPN(), 0x222
-	ok(t, path.Connect(peer))
-	ok(t, b.s.Accept(req.ID, path, nil))
-	ok(t, a.await(t, cm.Reply).Path.Connect(q))
-	ok(t, q.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: a.sge(0, 10)}))
+	testkit.Must(t, path.Connect(peer))
+	testkit.Must(t, b.s.Accept(req.ID, path, nil))
+	testkit.Must(t, a.await(t, cm.Reply).Path.Connect(q))
+	testkit.Must(t, q.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: a.sge(0, 10)}))
 	b.poll(t, verbs.OpRecv)
 	b.await(t, cm.Established)
 }

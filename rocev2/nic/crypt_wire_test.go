@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
@@ -39,7 +40,7 @@ func TestEncryptedOnTheWire(t *testing.T) {
 		before := [2]map[string]uint64{countersOf(a), countersOf(b)}
 		moved := func(i int, name string) uint64 { return countersOf(ends[i])[name] - before[i][name] }
 		// Peers stamp when they know each other, which takes some packets.
-		for end := time.Now().Add(patience); moved(0, "tx_stamped") == 0 || moved(1, "tx_stamped") == 0; {
+		for end := time.Now().Add(testkit.Patience); moved(0, "tx_stamped") == 0 || moved(1, "tx_stamped") == 0; {
 			exchangeAll(t, a, b)
 			if time.Now().After(end) {
 				t.Fatalf("no stamps\n%s\n%s", dump(a.dev), dump(b.dev))

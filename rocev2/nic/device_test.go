@@ -75,7 +75,7 @@ func TestNoRoomToSteer(t *testing.T) {
 }
 
 // Who waits for a neighbour in vain reads what is wrong, whether the kernel or our
-// patience comes to its end first: the kernel, as a rule.
+// testkit.Patience comes to its end first: the kernel, as a rule.
 func TestUnanswered(t *testing.T) {
 	d := &Device{opts: Options{}.withDefaults()}
 	if d.opts.ResolveTimeout <= 3*time.Second {

@@ -9,6 +9,7 @@ import (
 	"log"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -160,7 +161,7 @@ func TestDistributionEnd(t *testing.T) {
 	if err = errors.Join(err, b.PostRecv(&verbs.RecvWR{})); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := engines.PollOne(cq, patience); err != nil || c.Op != verbs.OpRecvWriteImm || c.QPN != b.QPN() {
+	if c, err := engines.PollOne(cq, testkit.Patience); err != nil || c.Op != verbs.OpRecvWriteImm || c.QPN != b.QPN() {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	if err := d.Deregister(); !errors.Is(err, verbs.ErrBusy) {
@@ -172,7 +173,7 @@ func TestDistributionEnd(t *testing.T) {
 	if err := a.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{{Addr: m.VA(), Len: mr.ReportLen, LKey: m.LKey()}}}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := engines.PollOne(cq, patience); err != nil || c.Op != verbs.OpRecv || c.QPN != a.QPN() {
+	if c, err := engines.PollOne(cq, testkit.Patience); err != nil || c.Op != verbs.OpRecv || c.QPN != a.QPN() {
 		t.Fatalf("report: %+v, %v", c, err)
 	}
 	s, err := d.Stats()
@@ -255,7 +256,7 @@ func ExamplePD_RegDistribution() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := engines.PollOne(cq, patience); err != nil { // the report
+	if _, err := engines.PollOne(cq, testkit.Patience); err != nil { // the report
 		log.Fatal(err)
 	}
 	r, err := mr.ParseReport(buf[6:])

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -44,7 +45,7 @@ func startTraffic(a, b *side, n int) *traffic {
 					return
 				}
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 			if tr.err = a.cq.Wait(ctx, false); tr.err != nil {
 				cancel()
 				return
@@ -66,7 +67,7 @@ func startTraffic(a, b *side, n int) *traffic {
 func (tr *traffic) flows(t testing.TB) {
 	t.Helper()
 	before := tr.ok.Load()
-	for end := time.Now().Add(patience); tr.ok.Load() < before+20; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); tr.ok.Load() < before+20; time.Sleep(time.Millisecond) {
 		select {
 		case <-tr.done:
 			t.Fatalf("traffic ended: status %s, %v", tr.status, tr.err)
@@ -123,7 +124,7 @@ func TestDestroyUnderTraffic(t *testing.T) {
 	if err := b.qp.Destroy(); err != nil { // the responder
 		t.Fatal(err)
 	}
-	tr.ends(t, patience)
+	tr.ends(t, testkit.Patience)
 	if tr.status != verbs.StatusRetryExceeded {
 		t.Errorf("the peer is gone: status %s, %v", tr.status, tr.err)
 	}
@@ -194,7 +195,7 @@ func TestCloseUnderTraffic(t *testing.T) {
 	if err := hosts[0].Dev.Close(); err != nil {
 		t.Fatal(err)
 	}
-	tr.ends(t, patience)
+	tr.ends(t, testkit.Patience)
 	if tr.status != verbs.StatusWRFlushed && !errors.Is(tr.err, verbs.ErrClosed) {
 		t.Errorf("status %s, %v", tr.status, tr.err)
 	}
@@ -286,7 +287,7 @@ func TestKilled(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		if wait { // for the agent
-			for end := time.Now().Add(patience); steered(t, h) != 0; time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(testkit.Patience); steered(t, h) != 0; time.Sleep(50 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("the agent did not clean up\n%s", h.Log())
 				}
@@ -316,7 +317,7 @@ func TestInterfaceDeleted(t *testing.T) {
 	if err := hosts[0].Netlink().LinkDel(link); err != nil {
 		t.Fatal(err)
 	}
-	tr.ends(t, patience)
+	tr.ends(t, testkit.Patience)
 	if tr.status != verbs.StatusWRFlushed && !errors.Is(tr.err, verbs.ErrGone) {
 		t.Errorf("status %s, %v", tr.status, tr.err)
 	}
@@ -341,7 +342,7 @@ func TestSelective(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
 	a, b := connected(t, hosts, short)
 	startTraffic(a, b, 20000).flows(t)
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(20 * time.Millisecond) {
 		x, err := a.qp.Query()
 		y, err2 := b.qp.Query()
 		if err != nil || err2 != nil {
@@ -393,7 +394,7 @@ func TestOverrun(t *testing.T) {
 		select {
 		case e := <-a.dev.Events():
 			seen = append(seen, e.Type)
-		case <-time.After(patience):
+		case <-time.After(testkit.Patience):
 			t.Fatalf("events %v", seen)
 		}
 	}

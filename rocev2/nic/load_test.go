@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -26,7 +27,7 @@ import (
 func pump(t testing.TB, a *side, wr *verbs.SendWR, window int, d time.Duration) (n int, took time.Duration) {
 	t.Helper()
 	out := make([]verbs.Completion, window)
-	ctx, cancel := context.WithTimeout(context.Background(), d+patience)
+	ctx, cancel := context.WithTimeout(context.Background(), d+testkit.Patience)
 	defer cancel()
 	start := time.Now()
 	outstanding := 0
@@ -109,7 +110,7 @@ func pacedRate(t *testing.T, hosts []*engines.Host, a *side, wr *verbs.SendWR) f
 	read := func() (bytes uint64, before time.Time) {
 		before = time.Now()
 		last := sent()
-		for deadline := before.Add(patience); ; time.Sleep(100 * time.Microsecond) {
+		for deadline := before.Add(testkit.Patience); ; time.Sleep(100 * time.Microsecond) {
 			look := time.Now()
 			if now := sent(); now != last || look.After(deadline) {
 				return now, before
@@ -290,8 +291,7 @@ func (s *side) connect(t testing.TB, peer *side) verbs.QP {
 // spread sends n messages over queue pairs in turn and returns the CPU time of each.
 func spread(t testing.TB, a *side, qps []verbs.QP, wr *verbs.SendWR, n int) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	out := make([]verbs.Completion, 64)
 	start := cpu()
 	for posted, done := 0, 0; done < n; {

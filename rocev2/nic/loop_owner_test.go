@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -38,7 +39,7 @@ func TestThreadTakesOver(t *testing.T) {
 		}
 		// Nor a: the completion must come by the thread alone.
 		a.write(t, b)
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(testkit.Patience)
 		for a.cq.(*nic.CQ).Len() == 0 {
 			if time.Now().After(deadline) {
 				t.Fatalf("no completion without polling\n%s", dump(a.dev))
@@ -87,7 +88,7 @@ func TestManyCallers(t *testing.T) {
 	}
 	got.Wait()
 	cancel()
-	within(t, patience, "all callers notice the end of their context", callers.Wait)
+	within(t, testkit.Patience, "all callers notice the end of their context", callers.Wait)
 }
 
 // A wait whose context has ended, or ends, returns although nothing completes.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -28,8 +29,8 @@ func forgedREQ(t *testing.T, src, dst netip.Addr, port uint16, n int) mad.REQ {
 	r.SetLocalResponseTimeout(18)
 	r.SetPath(src, dst)
 	d, err := mad.IPData{Src: src, Dst: dst}.Append(nil)
-	ok(t, err)
-	ok(t, r.SetPrivateData(d))
+	testkit.Must(t, err)
+	testkit.Must(t, r.SetPrivateData(d))
 	return r
 }
 
@@ -41,7 +42,7 @@ func TestRequestsOfHostsThatAreNotThere(t *testing.T) {
 			a, b, hosts := cmPair(t, v6, nic.Options{})
 			dev, ctx := hosts[1].Dev, context.Background()
 			l, err := rdma.Listen(ctx, dev, ":0")
-			ok(t, err)
+			testkit.Must(t, err)
 			defer l.Close()
 			port := uint16(l.Addr().(rdma.Addr).Port())
 			// 800 distinct hosts of the /64; the /24 has 180 without a host.
@@ -76,7 +77,7 @@ func TestRequestsOfHostsThatAreNotThere(t *testing.T) {
 			if n, err := c.Recv(ctx, p); err != nil || string(p[:n]) != "hello" {
 				t.Errorf("%q, %v", p[:n], err)
 			}
-			ok(t, <-accepted)
+			testkit.Must(t, <-accepted)
 			_ = a
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -73,7 +74,7 @@ func (s *side) sge(off, n int) []verbs.SGE {
 
 func (s *side) poll(t testing.TB) verbs.Completion {
 	t.Helper()
-	c, err := engines.PollOne(s.cq, patience)
+	c, err := engines.PollOne(s.cq, testkit.Patience)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", s.host.Name(), err, dump(s.dev))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -136,7 +137,7 @@ func TestOutOfOrderOldPeer(t *testing.T) {
 	startTraffic(rc, rcPeer, 2000).flows(t) // which has HELLO sent
 	table := hosts[0].Attachment(t)
 	// Until HELLO has told. One that was sent before the change may arrive late.
-	for end, told := time.Now().Add(patience), 0; told < 20; time.Sleep(10 * time.Millisecond) {
+	for end, told := time.Now().Add(testkit.Patience), 0; told < 20; time.Sleep(10 * time.Millisecond) {
 		row, found, err := table.Lookup(hosts[1].IPv4())
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +154,7 @@ func TestOutOfOrderOldPeer(t *testing.T) {
 	if c := a.poll(t); c.Status != verbs.StatusRemoteInvalidRequest {
 		t.Errorf("%+v", c)
 	}
-	for fatal, late := false, time.After(patience); !fatal; {
+	for fatal, late := false, time.After(testkit.Patience); !fatal; {
 		select {
 		case ev := <-a.dev.Events():
 			if fatal = ev.Type == verbs.EventQPFatal; fatal && (!errors.Is(ev.Err, nic.ErrNotOutOfOrder) || a.qp.State() != verbs.StateErr) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
@@ -100,7 +101,7 @@ func TestRailKeepsItsSource(t *testing.T) {
 	onRail := func() {
 		t.Helper()
 		before, _ := sent(t, rails, 1)
-		for end := time.Now().Add(patience); ; id++ {
+		for end := time.Now().Add(testkit.Patience); ; id++ {
 			if n, _ := sent(t, rails, 1); n > before+4*size {
 				return
 			}
@@ -160,7 +161,7 @@ func TestRailsNetwork(t *testing.T) {
 	}
 	notified(t, a, b, id)
 	id++
-	for end := time.Now().Add(patience); ; id++ { // until HELLO has announced the mode on the second one, too
+	for end := time.Now().Add(testkit.Patience); ; id++ { // until HELLO has announced the mode on the second one, too
 		if n, _ := sent(t, rails, 1); n > size/4 {
 			break
 		}
@@ -181,7 +182,7 @@ func TestRailsNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := sent(t, rails, 0)
-	for end := time.Now().Add(patience); ; id++ {
+	for end := time.Now().Add(testkit.Patience); ; id++ {
 		if n, _ := sent(t, rails, 0); n > before+size/2 {
 			break
 		}

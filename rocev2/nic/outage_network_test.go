@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
@@ -74,7 +75,7 @@ func (f *networkFlow) post(t *testing.T) {
 func (o *networkOutage) run(t *testing.T, done func() bool) {
 	t.Helper()
 	var out [4]verbs.Completion
-	for end := time.Now().Add(patience); !done(); time.Sleep(200 * time.Microsecond) {
+	for end := time.Now().Add(testkit.Patience); !done(); time.Sleep(200 * time.Microsecond) {
 		for _, f := range o.flows {
 			for _, c := range out[:f.a.cq.Poll(out[:])] {
 				if c.Status != verbs.StatusSuccess {

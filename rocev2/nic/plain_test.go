@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -86,7 +87,7 @@ func (p *plainPair) goodput(t *testing.T, op verbs.Op, d time.Duration) float64 
 	}
 	start, done := time.Now(), 0
 	for under := depth; under > 0; under-- {
-		w, err := engines.PollOne(p.a.cq, patience)
+		w, err := engines.PollOne(p.a.cq, testkit.Patience)
 		if err != nil || w.Status != verbs.StatusSuccess {
 			t.Fatalf("%v %+v\n%s\n%s\n%+v", err, w, dump(p.a.dev), dump(p.b.dev), p.row(t, 1, 0).Regs.Policy)
 		}
@@ -119,7 +120,7 @@ func (p *plainPair) full(t *testing.T, host, to int) {
 			t.Logf("%s: full rate after %v", p.hosts[host].Name(), time.Since(start).Round(time.Millisecond))
 			return
 		}
-		if time.Since(start) > patience {
+		if time.Since(start) > testkit.Patience {
 			t.Fatalf("%s: %+v", p.hosts[host].Name(), r)
 		}
 		p.goodput(t, verbs.OpRead, 100*time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -23,7 +24,7 @@ func creditPrograms(t *testing.T) (a, b *program, sw *impair.Switch) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	hosts := engines.On(t, top, "--policy", "mode=fixed")
 	sw, err := impair.NewLoss(top)
-	ok(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := sw.Close(); err != nil {
 			t.Error(err)
@@ -33,10 +34,10 @@ func creditPrograms(t *testing.T) (a, b *program, sw *impair.Switch) {
 		h.MustOpen(t, nic.Options{PreCredit: true})
 	}
 	a, b = newProgram(t, hosts[0].Dev, hosts[0].IPv4()), newProgram(t, hosts[1].Dev, hosts[1].IPv4())
-	ok(t, b.s.Listen(cmPort, 0))
+	testkit.Must(t, b.s.Listen(cmPort, 0))
 	// A grant alone shows that the peer understands, but is forgotten with the last connection. HELLO,
 	// which announces it for good, may take seconds.
-	for end := time.Now().Add(patience); !knownToEachOther(t, a, b); {
+	for end := time.Now().Add(testkit.Patience); !knownToEachOther(t, a, b); {
 		if time.Now().After(end) {
 			t.Fatalf("the hosts do not get to know each other\n%s\n%s", dump(a.dev), dump(b.dev))
 		}
@@ -69,7 +70,7 @@ func firstData(t *testing.T, p, to *program, q verbs.QP, n int) {
 	for i := range n {
 		p.buf[half+i] = byte(i * 5)
 	}
-	ok(t, q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: p.sge(half, n)}))
+	testkit.Must(t, q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: p.sge(half, n)}))
 	p.poll(t, verbs.OpSend)
 	if c := to.poll(t, verbs.OpRecv); int(c.Bytes) != n || !bytes.Equal(to.buf[:n], p.buf[half:half+n]) {
 		t.Errorf("%+v, or other bytes", c)
@@ -79,7 +80,7 @@ func firstData(t *testing.T, p, to *program, q verbs.QP, n int) {
 // The first data of a connection leaves on pre-credit, whichever end sends it: the grant has come
 // before.
 func TestCMPreCredit(t *testing.T) {
-	t.Cleanup(nic.SetCreditHold(patience)) // else a busy machine could need more
+	t.Cleanup(nic.SetCreditHold(testkit.Patience)) // else a busy machine could need more
 	a, b, _ := creditPrograms(t)
 	const n = 4000 // few packets: those after the first ACK leave without pre-credit
 	for i := range 10 {
@@ -99,18 +100,18 @@ func TestCMPreCredit(t *testing.T) {
 
 // A lost grant comes again, and the first data waits for it.
 func TestCMPreCreditLost(t *testing.T) {
-	t.Cleanup(nic.SetCreditHold(patience))
+	t.Cleanup(nic.SetCreditHold(testkit.Patience))
 	a, b, sw := creditPrograms(t)
-	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
+	testkit.Must(t, sw.Lose(1, rocev2.OpCreditGrant))
 	before, already := counter(a.dev, "precredit_used"), counter(a.dev, "tx_data_pkts")
 	lost, err := sw.Lost(rocev2.OpCreditGrant)
-	ok(t, err)
+	testkit.Must(t, err)
 	qa, qb, id, _ := a.dial(t, b)
 	const n = 20000
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if now, err := sw.Lost(rocev2.OpCreditGrant); err != nil || now >= lost+6 {
 				break
 			}
@@ -133,7 +134,7 @@ func TestCMPreCreditLost(t *testing.T) {
 // Where no grant comes at all, the first data leaves without.
 func TestCMPreCreditNeverGranted(t *testing.T) {
 	a, b, sw := creditPrograms(t)
-	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
+	testkit.Must(t, sw.Lose(1, rocev2.OpCreditGrant))
 	qa, qb, id, _ := a.dial(t, b)
 	used := counter(a.dev, "precredit_used")
 	firstData(t, a, b, qa, 20000)
@@ -147,28 +148,28 @@ func TestCMPreCreditNeverGranted(t *testing.T) {
 // The grant of the passive end, which is connected first, is kept until the active end is connected:
 // here no other arrives.
 func TestCMPreCreditEarly(t *testing.T) {
-	t.Cleanup(nic.SetCreditHold(patience))
+	t.Cleanup(nic.SetCreditHold(testkit.Patience))
 	a, b, sw := creditPrograms(t)
 	ignored := counter(a.dev, "precredit_ignored")
 	qa := a.newQP(t)
 	id, err := a.s.Connect(a.params(b, qa))
-	ok(t, err)
+	testkit.Must(t, err)
 	req := b.await(t, cm.Request)
 	qb := b.newQP(t)
 	path := req.Path
 	path.Local.QPN, path.Remote.PSN = qb.QPN(), 0x222
-	ok(t, path.Connect(qb))
-	for end := time.Now().Add(patience); counter(a.dev, "precredit_ignored") == ignored; time.Sleep(time.Millisecond) {
+	testkit.Must(t, path.Connect(qb))
+	for end := time.Now().Add(testkit.Patience); counter(a.dev, "precredit_ignored") == ignored; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no grant comes\n%s\n%s", dump(a.dev), dump(b.dev))
 		}
 	}
-	ok(t, sw.Lose(1, rocev2.OpCreditGrant))
-	ok(t, b.s.Accept(req.ID, path, nil))
+	testkit.Must(t, sw.Lose(1, rocev2.OpCreditGrant))
+	testkit.Must(t, b.s.Accept(req.ID, path, nil))
 	used := counter(a.dev, "precredit_used")
 	rep := a.await(t, cm.Reply)
-	ok(t, rep.Path.Connect(qa))
-	ok(t, a.s.Ready(id, nil))
+	testkit.Must(t, rep.Path.Connect(qa))
+	testkit.Must(t, a.s.Ready(id, nil))
 	firstData(t, a, b, qa, 20000)
 	if n := counter(a.dev, "precredit_used") - used; n != 20000 {
 		t.Errorf("%d of the first 20000 bytes left on pre-credit", n)

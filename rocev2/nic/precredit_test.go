@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -38,15 +39,12 @@ func creditConnect(t *testing.T, a, b *side, v6 bool) {
 	}
 }
 
-// patience is how long a condition may take that comes at once on an idle machine.
-const patience = 5 * time.Minute
-
 // until waits for a condition, and says what the engines counted if it does not come.
 func until(t *testing.T, what string, a, b *side, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v\n%s\n%s", what, patience, dump(a.dev), dump(b.dev))
+			t.Fatalf("%s: not within %v\n%s\n%s", what, testkit.Patience, dump(a.dev), dump(b.dev))
 		}
 	}
 }

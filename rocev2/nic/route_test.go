@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -74,5 +75,5 @@ func TestRouteChangeWithManyPaths(t *testing.T) {
 	if err := a.qp.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState); err != nil {
 		t.Fatal(err)
 	}
-	tr.ends(t, patience)
+	tr.ends(t, testkit.Patience)
 }

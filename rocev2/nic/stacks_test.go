@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -144,7 +145,7 @@ func (x *stacks) row(a *loader.Attachment, of netip.Addr) bpf.DestRegs {
 func (x *stacks) until(what string, so func(*bpf.DestRegs) bool) {
 	x.t.Helper()
 	var d bpf.DestRegs
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		if d = x.row(x.from, x.hosts[1].IPv4()); so(&d) {
 			return
 		}

@@ -4,6 +4,7 @@ package nic_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -95,7 +97,7 @@ func TestLinkDown(t *testing.T) {
 	}
 	set(nl.LinkSetDown)
 	for _, tr := range trs {
-		tr.ends(t, patience)
+		tr.ends(t, testkit.Patience)
 		if tr.status != verbs.StatusRetryExceeded {
 			t.Errorf("status %s, %v", tr.status, tr.err)
 		}
@@ -108,13 +110,13 @@ func TestLinkDown(t *testing.T) {
 	// An engine that burns a processor does so all the time, the runtime now and then.
 	const most = 0.3
 	used := 1.
-	for start := time.Now(); used > most && time.Since(start) < patience; {
+	for start := time.Now(); used > most && time.Since(start) < testkit.Patience; {
 		used = processorShare(t, 500*time.Millisecond)
 	}
 	if used > most {
 		t.Errorf("idle on a link that is down, the engines use %.2f processors", used)
 	}
-	within(t, patience, "Close on a link that is down", func() {
+	within(t, testkit.Patience, "Close on a link that is down", func() {
 		if err := hosts[0].Dev.Close(); err != nil {
 			t.Error(err)
 		}
@@ -174,11 +176,7 @@ func TestMTUChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for end := time.Now().Add(patience); hosts[0].Dev.Link().MTU != n; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("MTU %d", hosts[0].Dev.Link().MTU)
-			}
-		}
+		testkit.Eventually(t, fmt.Sprintf("an MTU of %d", n), func() bool { return hosts[0].Dev.Link().MTU == n })
 	}
 	mtu(9000)
 	a, b := newSide(t, hosts[0], verbs.RC, 1<<16), newSide(t, hosts[1], verbs.RC, 1<<16)
@@ -191,7 +189,7 @@ func TestMTUChanged(t *testing.T) {
 	tr := startTraffic(a, b, 20000)
 	tr.flows(t)
 	mtu(1000)
-	tr.ends(t, patience)
+	tr.ends(t, testkit.Patience)
 	if n := counter(hosts[0].Dev, "tx_no_room"); n == 0 || tr.status != verbs.StatusRetryExceeded {
 		t.Errorf("1024 bytes on an MTU of 1000: %d packets were counted, status %s", n, tr.status)
 	}
@@ -303,7 +301,7 @@ func TestDatagramsWithoutPath(t *testing.T) {
 		if err := a.qp.PostSend(&wr); err != nil {
 			t.Fatal(err)
 		}
-		w, err := engines.PollOne(a.cq, patience)
+		w, err := engines.PollOne(a.cq, testkit.Patience)
 		if err != nil || w.WRID != id || w.Status != verbs.StatusSuccess {
 			t.Errorf("message %d: %v, %d %s", id, err, w.WRID, w.Status)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -89,7 +90,7 @@ func slowLink(t *testing.T, window string, pairs int) *slowed {
 }
 
 // keepBusy has each queue pair always have messages to send, and counts them. It ends after
-// stop, once each has sent one or patience is over.
+// stop, once each has sent one or testkit.Patience is over.
 func keepBusy(a *side, qps []verbs.QP, wr *verbs.SendWR, stop chan struct{}, done []int) error {
 	post := func(i int) error {
 		w := *wr
@@ -110,12 +111,12 @@ func keepBusy(a *side, qps []verbs.QP, wr *verbs.SendWR, stop chan struct{}, don
 			if stopped.IsZero() {
 				stopped = time.Now()
 			}
-			if slices.Min(done) > 0 || time.Since(stopped) > patience {
+			if slices.Min(done) > 0 || time.Since(stopped) > testkit.Patience {
 				return nil
 			}
 		default:
 		}
-		c, err := engines.PollOne(a.cq, patience)
+		c, err := engines.PollOne(a.cq, testkit.Patience)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
@@ -87,7 +88,7 @@ func TestForgedWhileFilterIsRemoved(t *testing.T) {
 	tr.flows(t)
 	forge(t, hosts[1], forgedFrames(t, b, a))
 	dropped := func() uint64 { return counter(a.dev, "unproven_data") + counter(a.dev, "unproven_nak") }
-	for end := time.Now().Add(patience); dropped() == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); dropped() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no forged packet was dropped\n%s", dump(a.dev))
 		}

@@ -14,20 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
-
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
-
-func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func openLoop(t testing.TB, c cmpeer.Config) *cmpeer.LoopDevice {
 	t.Helper()
@@ -42,7 +34,7 @@ func openLoop(t testing.TB, c cmpeer.Config) *cmpeer.LoopDevice {
 // connect returns both ends of a connection on a device.
 func connect(t testing.TB, dev verbs.Device, options ...rdma.Option) (client, server *rdma.Conn) {
 	t.Helper()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	l, err := rdma.Listen(ctx, dev, "127.0.0.1:0", options...)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +59,7 @@ func TestSendRecv(t *testing.T) {
 	a, b := connect(t, openLoop(t, cmpeer.Config{}))
 	defer a.Close()
 	defer b.Close()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for _, n := range []int{0, 1, 200, 300, 4096, a.MaxMessage()} {
 		for _, ends := range [][2]*rdma.Conn{{a, b}, {b, a}} {
 			want := bytes.Repeat([]byte{byte(n), 7}, n)[:n]
@@ -94,7 +86,7 @@ func TestShortBuffer(t *testing.T) {
 	a, b := connect(t, openLoop(t, cmpeer.Config{}))
 	defer a.Close()
 	defer b.Close()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	if err := a.Send(ctx, []byte("abcdef")); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +100,7 @@ func TestReadWrite(t *testing.T) {
 	a, b := connect(t, openLoop(t, cmpeer.Config{}), rdma.WithMaxMessage(1000), rdma.WithSendDepth(4))
 	defer a.Close()
 	defer b.Close()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	mem := make([]byte, 50_000)
 	region, err := b.Register(mem, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 	if err != nil {
@@ -164,7 +156,7 @@ func TestReadWrite(t *testing.T) {
 // What arrived before the peer has closed is received, and then io.EOF.
 func TestPeerCloses(t *testing.T) {
 	a, b := connect(t, openLoop(t, cmpeer.Config{}))
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for i := range 10 {
 		if err := a.Send(ctx, []byte{byte(i)}); err != nil {
 			t.Fatal(err)
@@ -257,7 +249,7 @@ func TestWakeWithoutReceives(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{CM: cm.Config{Timewait: time.Hour}})
 	a, b := connect(t, dev, rdma.WithRecvBuffers(1), rdma.WithKeepAlive(-1))
 	defer b.Close()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	if err := b.Send(ctx, []byte("the only buffer")); err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +299,7 @@ func (c *startedContext) Done() <-chan struct{} {
 // A peer that closes as soon as it has a message does not make its Send fail.
 func TestCloseAfterRecv(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{CM: fast})
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for range 100 {
 		a, b := connect(t, dev, rdma.WithRecvBuffers(2))
 		done := make(chan error)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -25,7 +26,7 @@ var fast = cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millis
 
 func listen(t testing.TB, dev verbs.Device, address string, options ...rdma.Option) *rdma.Listener {
 	t.Helper()
-	l, err := rdma.Listen(patient(t), dev, address, options...)
+	l, err := rdma.Listen(testkit.Context(t), dev, address, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestManyConnections(t *testing.T) {
 	l := listen(t, dev, ":0")
 	go echo(l)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
@@ -99,7 +100,7 @@ func TestBacklog(t *testing.T) {
 		return false
 	}})
 	l := listen(t, dev, "127.0.0.1:0", rdma.WithBacklog(1))
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	results := make(chan error)
 	for range 2 {
 		go func() {
@@ -127,7 +128,7 @@ func TestConcurrent(t *testing.T) {
 	a, b := connect(t, openLoop(t, cmpeer.Config{}), rdma.WithRecvBuffers(3), rdma.WithSendDepth(3))
 	defer a.Close()
 	defer b.Close()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	const goroutines, messages = 6, 200
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -165,7 +166,7 @@ func TestConcurrent(t *testing.T) {
 func TestPrivateAndReject(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{})
 	l := listen(t, dev, "127.0.0.1:7174")
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	go func() {
 		for {
 			r, err := l.Next(ctx)
@@ -212,7 +213,7 @@ func TestPrivateAndReject(t *testing.T) {
 
 func TestBadCalls(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{})
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	listen(t, dev, "127.0.0.1:7174")
 	if _, err := rdma.Listen(ctx, dev, ":7174"); !errors.Is(err, cm.ErrInUse) {
 		t.Errorf("a second listener: %v", err)

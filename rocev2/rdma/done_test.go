@@ -6,29 +6,19 @@ import (
 	"errors"
 	"net"
 	"testing"
-	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
-
-// closes waits until a channel is closed.
-func closes(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s: Done was not closed", what)
-	}
-}
 
 // Done closes while no goroutine waits in a method of the connection: when the operation has completed, and
 // when the connection ends.
 func TestDoneWithoutWait(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{})
 	a, b := connect(t, dev, rdma.WithRecvBuffers(1))
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	start := func() *rdma.Op {
 		op, err := a.Start(ctx, &verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline, Data: []byte("x")})
 		if err != nil {
@@ -41,11 +31,11 @@ func TestDoneWithoutWait(t *testing.T) {
 	if op.Done() != first {
 		t.Error("a second call returns another channel")
 	}
-	closes(t, "an operation", first)
+	testkit.Receive(t, "an operation", first)
 	if c, err := op.Wait(ctx); err != nil || c.Status != verbs.StatusSuccess {
 		t.Errorf("%+v, %v", c, err)
 	}
-	closes(t, "an operation that has completed", op.Done())
+	testkit.Receive(t, "an operation that has completed", op.Done())
 
 	blocked := start() // the only receive buffer is full
 	done := blocked.Done()
@@ -57,7 +47,7 @@ func TestDoneWithoutWait(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	closes(t, "an operation of a connection that was closed", done)
+	testkit.Receive(t, "an operation of a connection that was closed", done)
 	if _, err := blocked.Wait(ctx); !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
@@ -70,7 +60,7 @@ func TestDoneWithoutWait(t *testing.T) {
 func TestDoneAfterDevice(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{})
 	a, _ := connect(t, dev, rdma.WithRecvBuffers(1))
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	var ops []*rdma.Op
 	for range 2 {
 		op, err := a.Start(ctx, &verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline, Data: []byte("x")})
@@ -83,7 +73,7 @@ func TestDoneAfterDevice(t *testing.T) {
 	if err := dev.Close(); err != nil {
 		t.Fatal(err)
 	}
-	closes(t, "after the end of the device", done)
+	testkit.Receive(t, "after the end of the device", done)
 }
 
 // The status of a failed work request is an error that is found in that of the connection.
@@ -91,7 +81,7 @@ func TestStatusIsError(t *testing.T) {
 	a, b := connect(t, openLoop(t, cmpeer.Config{}))
 	defer a.Close()
 	defer b.Close()
-	err := a.Write(patient(t), []byte("x"), rdma.Remote{Addr: 8, RKey: 77, Len: 8})
+	err := a.Write(testkit.Context(t), []byte("x"), rdma.Remote{Addr: 8, RKey: 77, Len: 8})
 	if !errors.Is(err, verbs.StatusRemoteAccess) || errors.Is(err, verbs.StatusRetryExceeded) {
 		t.Error(err)
 	}

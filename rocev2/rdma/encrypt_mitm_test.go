@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -75,7 +76,7 @@ func TestManInTheMiddle(t *testing.T) {
 			}
 			other = mad.IPServiceID(mad.PortTCP, uint16(n))
 			_, port, _ = net.SplitHostPort(l.Addr().String())
-			conn, err := rdma.Dial(patient(t), dev, "127.0.0.1:"+port, rdma.WithEncryption(knows(a, b)))
+			conn, err := rdma.Dial(testkit.Context(t), dev, "127.0.0.1:"+port, rdma.WithEncryption(knows(a, b)))
 			if err == nil {
 				conn.Close()
 				t.Fatal("connected")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -58,7 +59,7 @@ func TestEncryptedConnection(t *testing.T) {
 		e := knows(a, b)
 		e.Suite, e.Limits = suite, seal.Limits{MaxBlocks: seal.MinBlocks} // a new key for each 64 KB
 		before := counterOf(t, dev, "sent_pkts") - counterOf(t, dev, "tx_encrypted")
-		ctx := patient(t)
+		ctx := testkit.Context(t)
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		c, err := rdma.Dial(ctx, dev, "127.0.0.1:"+port, rdma.WithEncryption(e))
 		if err != nil {
@@ -96,7 +97,7 @@ func TestEncryptedLink(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{CM: fast})
 	a, b := identity(t), identity(t)
 	l := listen(t, dev, ":0", rdma.WithEncryption(knows(b, a)))
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	pd, _ := dev.AllocPD()
 	cq, _ := dev.CreateCQ(16)
 	qp := func() verbs.QP {
@@ -161,7 +162,7 @@ func TestEncryptionRefuses(t *testing.T) {
 			l := listen(t, dev, ":0", c.listen...)
 			go echo(l)
 			_, port, _ := net.SplitHostPort(l.Addr().String())
-			_, err := rdma.Dial(patient(t), dev, "127.0.0.1:"+port, c.dial...)
+			_, err := rdma.Dial(testkit.Context(t), dev, "127.0.0.1:"+port, c.dial...)
 			if err == nil {
 				t.Fatal("connected")
 			}
@@ -196,7 +197,7 @@ func TestListenRefusesEncryption(t *testing.T) {
 		"at most 136": {with(func(*rdma.Encryption) {}), rdma.WithPrivate(make([]byte, 137))},
 		"at most 196": {rdma.WithPrivate(make([]byte, 197))},
 	} {
-		if _, err := rdma.Listen(patient(t), dev, ":0", list...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := rdma.Listen(testkit.Context(t), dev, ":0", list...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -37,14 +38,10 @@ func TestPeerDead(t *testing.T) {
 			}
 			result := make(chan error)
 			go func() { result <- x.call(a) }()
-			select {
-			case err := <-result:
-				var e *rdma.Error
-				if !errors.As(err, &e) || e.Status != verbs.StatusRetryExceeded || !errors.Is(err, rdma.ErrFailed) {
-					t.Errorf("%v: %+v", err, e)
-				}
-			case <-time.After(patience):
-				t.Fatal("it does not return")
+			err := testkit.Receive(t, "it returns", result)
+			var e *rdma.Error
+			if !errors.As(err, &e) || e.Status != verbs.StatusRetryExceeded || !errors.Is(err, rdma.ErrFailed) {
+				t.Errorf("%v: %+v", err, e)
 			}
 			if err := a.Close(); err != nil {
 				t.Error(err)
@@ -59,7 +56,7 @@ func TestKeepAlive(t *testing.T) {
 	a, b := connect(t, dev, rdma.WithKeepAlive(time.Millisecond))
 	defer a.Close()
 	defer b.Close()
-	ctx, cancel := context.WithCancel(patient(t))
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	received := make(chan error)
 	go func() {
 		_, err := a.Recv(ctx, nil)
@@ -76,7 +73,7 @@ func TestKeepAlive(t *testing.T) {
 	if err := <-received; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := a.Send(patient(t), nil); err != nil {
+	if err := a.Send(testkit.Context(t), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -108,7 +105,7 @@ func TestLostRTU(t *testing.T) {
 	a, b := connect(t, dev)
 	defer a.Close()
 	defer b.Close()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	sent := make(chan error, 1)
 	go func() { sent <- b.Send(ctx, []byte("first")) }() // waits for the peer
 	if err := a.Send(ctx, []byte("ready")); err != nil {
@@ -132,7 +129,7 @@ func TestServerSendsFirst(t *testing.T) {
 	a, b := connect(t, dev, rdma.WithKeepAlive(-1))
 	defer a.Close()
 	defer b.Close()
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	if err := b.Send(ctx, []byte("first")); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +145,7 @@ func TestLoss(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{CM: fast, Drop: func(cm.Send) bool { return n.Add(1)%2 == 1 }})
 	for range 10 {
 		a, b := connect(t, dev)
-		if err := a.Send(patient(t), []byte("hello")); err != nil {
+		if err := a.Send(testkit.Context(t), []byte("hello")); err != nil {
 			t.Error(err)
 		}
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -166,10 +163,12 @@ func TestDialCanceled(t *testing.T) {
 	if _, err := rdma.Dial(ctx, dev, l.Addr().String(), rdma.WithPrivate([]byte("first"))); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	go func() { _, _ = rdma.Dial(patient(t), dev, l.Addr().String(), rdma.WithPrivate([]byte("second"))) }()
-	r, err := l.Next(patient(t))
+	go func() {
+		_, _ = rdma.Dial(testkit.Context(t), dev, l.Addr().String(), rdma.WithPrivate([]byte("second")))
+	}()
+	r, err := l.Next(testkit.Context(t))
 	if err == nil && string(r.Private()[:5]) == "first" { // its end reaches the listener by another goroutine
-		r, err = l.Next(patient(t))
+		r, err = l.Next(testkit.Context(t))
 	}
 	if err != nil || string(r.Private()[:6]) != "second" {
 		t.Fatalf("%v", err)
@@ -188,7 +187,7 @@ func TestNothingLeft(t *testing.T) {
 	}
 	l := listen(t, dev, "127.0.0.1:0", rdma.WithPD(pd))
 	go echo(l)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for i := range 5 {
 		c, err := rdma.Dial(ctx, dev, l.Addr().String(), rdma.WithPD(pd))
 		if err != nil {

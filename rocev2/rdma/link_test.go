@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
@@ -49,7 +50,7 @@ func (o *own) next(t *testing.T) verbs.Completion {
 	t.Helper()
 	var c [1]verbs.Completion
 	for o.cq.Poll(c[:]) == 0 {
-		if err := o.cq.Wait(patient(t), false); err != nil {
+		if err := o.cq.Wait(testkit.Context(t), false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +76,7 @@ func linkedOf(t *testing.T, dev verbs.Device, client, server *own) (near, far *r
 		}
 		accepted <- err
 	}()
-	near, err := rdma.Connect(patient(t), dev, l.Addr().String(), client.qp)
+	near, err := rdma.Connect(testkit.Context(t), dev, l.Addr().String(), client.qp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestLinkRefused(t *testing.T) {
 	dev := openLoop(t, cmpeer.Config{CM: fast})
 	o := newOwn(t, dev)
 	var rejected *rdma.RejectedError
-	if _, err := rdma.Connect(patient(t), dev, "127.0.0.1:9", o.qp); !errors.As(err, &rejected) {
+	if _, err := rdma.Connect(testkit.Context(t), dev, "127.0.0.1:9", o.qp); !errors.As(err, &rejected) {
 		t.Error(err)
 	}
 	pd, err := dev.AllocPD()
@@ -156,7 +157,7 @@ func TestLinkRefused(t *testing.T) {
 	ud, err := pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: o.cq, RecvCQ: o.cq, MaxSend: 1, MaxRecv: 1, MaxSendSGE: 1, MaxRecvSGE: 1})
 	check(err)
 	l := listen(t, dev, "127.0.0.1:0")
-	if _, err := rdma.Connect(patient(t), dev, l.Addr().String(), ud); err == nil {
+	if _, err := rdma.Connect(testkit.Context(t), dev, l.Addr().String(), ud); err == nil {
 		t.Error("a UD queue pair is connected")
 	}
 	refused := make(chan error, 1)
@@ -167,7 +168,7 @@ func TestLinkRefused(t *testing.T) {
 		}
 		refused <- err
 	}()
-	if _, err := rdma.Connect(patient(t), dev, l.Addr().String(), newOwn(t, dev).qp); !errors.As(err, &rejected) {
+	if _, err := rdma.Connect(testkit.Context(t), dev, l.Addr().String(), newOwn(t, dev).qp); !errors.As(err, &rejected) {
 		t.Errorf("the server refuses: %v", err)
 	}
 	if err := <-refused; err == nil {
@@ -176,7 +177,7 @@ func TestLinkRefused(t *testing.T) {
 	failed := newOwn(t, dev)
 	check(failed.qp.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState))
 	sent := dev.Sent.Load()
-	if _, err := rdma.Connect(patient(t), dev, l.Addr().String(), failed.qp); err == nil || !strings.Contains(err.Error(), "the queue pair is in ERR") {
+	if _, err := rdma.Connect(testkit.Context(t), dev, l.Addr().String(), failed.qp); err == nil || !strings.Contains(err.Error(), "the queue pair is in ERR") {
 		t.Errorf("a queue pair in ERR: %v", err)
 	}
 	if n := dev.Sent.Load() - sent; n != 0 {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
@@ -22,7 +23,7 @@ func TestWriteWithImmediate(t *testing.T) {
 
 // testWriteWithImmediate has a write to b.
 func testWriteWithImmediate(t *testing.T, a, b *rdma.Conn) {
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	region, err := b.Register(make([]byte, 1<<20), verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package rdma_test
 import (
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -24,7 +25,7 @@ func TestTimeoutIsKept(t *testing.T) {
 		"a manager that announces 134 ms": openLoop(t, cmpeer.Config{}),
 	} {
 		for _, timeout := range []uint8{verbs.DefaultAttr().Timeout, 8, 12, 19} {
-			ctx := patient(t)
+			ctx := testkit.Context(t)
 			l := listen(t, dev, "127.0.0.1:0")
 			client, server := newOwn(t, dev), newOwn(t, dev)
 			accepted := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -116,13 +117,13 @@ func (s stoppableSession) Disconnect(id cm.ID, b []byte) error {
 func TestStoppedDevice(t *testing.T) {
 	d := &stoppable{LoopDevice: openLoop(t, cmpeer.Config{})}
 	a, b := connect(t, d)
-	l, err := rdma.Listen(patient(t), d, "127.0.0.1:0")
+	l, err := rdma.Listen(testkit.Context(t), d, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	q, own := newOwn(t, d).qp, newOwnOf(t, d, verbs.QPInit{Type: verbs.UD}).qp
 	dialed := make(chan error, 1)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	go func() {
 		c, err := rdma.Dial(ctx, d, l.Addr().String())
 		if err == nil {
@@ -130,7 +131,7 @@ func TestStoppedDevice(t *testing.T) {
 		}
 		dialed <- err
 	}()
-	r, err := l.Next(patient(t))
+	r, err := l.Next(testkit.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestStoppedDevice(t *testing.T) {
 		"Write":    func(ctx context.Context) error { return a.Write(ctx, long, rdma.Remote{Len: uint64(len(long))}) },
 		"Read":     func(ctx context.Context) error { return a.Read(ctx, long, rdma.Remote{Len: uint64(len(long))}) },
 	} {
-		ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(testkit.Context(t), 50*time.Millisecond)
 		done := make(chan error, 1)
 		go func() { done <- call(ctx) }()
 		select {
@@ -172,11 +173,7 @@ func TestStoppedDevice(t *testing.T) {
 	d.gate.Unlock()
 	_ = a.Close()
 	<-dialed // the peer has rejected or closed it
-	for end := time.Now().Add(patience); d.Allocated() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d buffers are left", d.Allocated())
-		}
-	}
+	testkit.Eventually(t, "all buffers are freed", func() bool { return d.Allocated() == 0 })
 }
 
 // A queue pair fails without a reason, and the device, which is asked for it, does not answer: who waits returns all
@@ -189,7 +186,7 @@ func TestFailureOfStoppedDevice(t *testing.T) {
 	if err := a.QP().(stoppableQP).QP.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(testkit.Context(t), 50*time.Millisecond)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
@@ -205,7 +202,7 @@ func TestFailureOfStoppedDevice(t *testing.T) {
 		t.Error("Recv does not return")
 	}
 	d.gate.Unlock()
-	if _, err := a.Recv(patient(t), make([]byte, 10)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := a.Recv(testkit.Context(t), make([]byte, 10)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after the failure: %v", err)
 	}
 	_ = a.Close()
@@ -216,13 +213,13 @@ func TestDialOfStoppedDevice(t *testing.T) {
 	d := &stoppable{LoopDevice: openLoop(t, cmpeer.Config{})}
 	l := listen(t, d, "127.0.0.1:0")
 	d.gate.Lock()
-	ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(testkit.Context(t), 50*time.Millisecond)
 	defer cancel()
 	if _, err := rdma.Dial(ctx, d, l.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	d.gate.Unlock()
-	ctx, cancel = context.WithTimeout(patient(t), 300*time.Millisecond)
+	ctx, cancel = context.WithTimeout(testkit.Context(t), 300*time.Millisecond)
 	defer cancel()
 	if r, err := l.Next(ctx); err == nil {
 		t.Errorf("a request from %v", r)
@@ -245,7 +242,7 @@ func (d *entered) AllocPD() (verbs.PD, error) {
 func TestDialOverOtherDevice(t *testing.T) {
 	d := &entered{stoppable: &stoppable{LoopDevice: openLoop(t, cmpeer.Config{})}, in: make(chan struct{})}
 	d.gate.Lock()
-	ctx, cancel := context.WithCancel(patient(t))
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	dialed := make(chan error, 1)
 	go func() {
 		_, err := rdma.Dial(ctx, d, "127.0.0.1:9")
@@ -253,7 +250,7 @@ func TestDialOverOtherDevice(t *testing.T) {
 	}()
 	<-d.in
 	other := openLoop(t, cmpeer.Config{})
-	l, err := rdma.Listen(patient(t), other, "127.0.0.1:0")
+	l, err := rdma.Listen(testkit.Context(t), other, "127.0.0.1:0")
 	if err == nil {
 		err = l.Close()
 	}
@@ -294,7 +291,7 @@ func TestLateListen(t *testing.T) {
 	d := &slowListen{LoopDevice: openLoop(t, cmpeer.Config{}), answer: make(chan struct{})}
 	const address = "127.0.0.1:9"
 	listen := func(limit time.Duration) error {
-		ctx, cancel := context.WithTimeout(patient(t), limit)
+		ctx, cancel := context.WithTimeout(testkit.Context(t), limit)
 		defer cancel()
 		l, err := rdma.Listen(ctx, d, address)
 		if err == nil {
@@ -302,17 +299,9 @@ func TestLateListen(t *testing.T) {
 		}
 		return err
 	}
-	err := listen(50 * time.Millisecond)
-	for end := time.Now().Add(patience); !errors.Is(err, cm.ErrInUse) && time.Now().Before(end); err = listen(50 * time.Millisecond) {
-	} // the first ones may have ended before the device was asked
-	if !errors.Is(err, cm.ErrInUse) {
-		t.Errorf("before the answer: %v", err)
-	}
+	testkit.Eventually(t, "the address is in use before the answer", func() bool { // the first ones may have ended before the device was asked
+		return errors.Is(listen(50*time.Millisecond), cm.ErrInUse)
+	})
 	close(d.answer)
-	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); err = listen(patience) {
-		time.Sleep(time.Millisecond)
-	}
-	if err != nil {
-		t.Errorf("after the answer: %v", err)
-	}
+	testkit.Eventually(t, "the address is free after the answer", func() error { return listen(testkit.Patience) })
 }

@@ -10,6 +10,8 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // pipeline executes b.N tasks, up to 64 at a time.
@@ -147,7 +149,7 @@ func BenchmarkRemote(b *testing.B) {
 		}()
 	}
 	for range callers {
-		must(b, <-ended)
+		testkit.Must(b, <-ended)
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // golden is a descriptor with each field different from the others, and its bytes.
@@ -29,10 +31,7 @@ const goldenBytes = `
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.NewReplacer(" ", "", "\n", "", "\t", "").Replace(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must1(hex.DecodeString(strings.NewReplacer(" ", "", "\n", "", "\t", "").Replace(s)))(t)
 	return b
 }
 

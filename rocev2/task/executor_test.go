@@ -9,7 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // Each of two tasks waits for the start of the other: they end only if cores work in parallel
@@ -61,24 +62,13 @@ func blocked(t *testing.T, queue int) (w *world, started chan ID, release chan e
 	return w, started, release
 }
 
-func receive[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatal("nothing happens")
-		panic("")
-	}
-}
-
 // Tasks with the same id are one task: it is executed once, and all get its answer.
 func TestExecutedOnce(t *testing.T) {
 	w, started, release := blocked(t, 10)
 	out := make([]byte, 1)
 	d := Descriptor{ID: 7, Kernel: FirstOwnKernel, Result: w.operand(out, Uint8, scalar)}
 	first, second := w.submitAs(d), w.submitAs(d)
-	receive(t, started)
+	testkit.Receive(t, "it starts", started)
 	third := w.submitAs(d)
 	release <- errors.New("no")
 	for _, c := range []<-chan Answer{first, second, third, w.submitAs(d)} {
@@ -88,10 +78,7 @@ func TestExecutedOnce(t *testing.T) {
 		t.Errorf("started again: %d; %+v; result %d", len(started), w.exec.Cores(), out)
 	}
 	// The same id of another origin is another task.
-	o, err := w.exec.NewOrigin(Local(w.table, w.pd))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := testkit.Must1(w.exec.NewOrigin(Local(w.table, w.pd)))(t)
 	release <- nil
 	c := make(chan Answer, 1)
 	o.Submit(Task{Descriptor: d, Done: func(a Answer) { c <- a }})
@@ -117,7 +104,7 @@ func TestDoneComesFirst(t *testing.T) {
 		order <- false
 		returned.Store(true)
 	}})
-	if receive(t, order) || !receive(t, order) {
+	if testkit.Receive(t, "a task of the order", order) || !testkit.Receive(t, "a task of the order", order) {
 		t.Error("the repetition was answered first")
 	}
 }
@@ -133,10 +120,7 @@ func TestBusy(t *testing.T) {
 	}
 	d.ID = 0
 	want(t, "repeated while full", wait(t, w.submitAs(d)), StatusBusy)
-	o, err := w.exec.NewOrigin(Local(w.table, w.pd))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := testkit.Must1(w.exec.NewOrigin(Local(w.table, w.pd)))(t)
 	other := make(chan Answer, 1)
 	o.Submit(Task{Descriptor: d, Done: func(a Answer) { other <- a }})
 	release <- nil
@@ -165,7 +149,7 @@ func TestLongTask(t *testing.T) {
 	w, started, release := blocked(t, 10)
 	d := Descriptor{Kernel: FirstOwnKernel, Result: w.operand(make([]byte, 1), Uint8, scalar)}
 	a := w.submitAs(d)
-	receive(t, started)
+	testkit.Receive(t, "it starts", started)
 	d.ID = 3 * History
 	b := w.submitAs(d)
 	d.ID = 0
@@ -213,17 +197,14 @@ func TestCloseOrigin(t *testing.T) {
 	out := make([]byte, 1)
 	d := Descriptor{Kernel: FirstOwnKernel, Result: w.operand(out, Uint8, scalar)}
 	running := w.submit(d)
-	receive(t, started)
+	testkit.Receive(t, "it starts", started)
 	waiting := w.submit(d)
 	fetching := make(chan Answer, 1)
 	d.ID = w.next
 	var ready func(*Error)
 	w.origin.Submit(Task{Descriptor: d, Done: func(a Answer) { fetching <- a }, Fetch: func(r func(*Error)) { ready = r }})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := w.origin.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	ctx := testkit.Context(t)
+	testkit.Must(t, w.origin.Close(ctx))
 	for _, c := range []<-chan Answer{running, waiting, fetching, w.submit(d), w.submitAs(Descriptor{Result: d.Result})} {
 		want(t, "closed", wait(t, c), StatusCanceled)
 	}
@@ -296,10 +277,7 @@ func TestManyOrigins(t *testing.T) {
 	var answers atomic.Int64
 	var all sync.WaitGroup
 	for i := range origins {
-		o, err := w.exec.NewOrigin(Local(w.table, w.pd))
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := testkit.Must1(w.exec.NewOrigin(Local(w.table, w.pd)))(t)
 		for k := range tasks {
 			d := Descriptor{ID: ID(k), Kernel: KernelSum, Operands: []Operand{in}, Result: result}
 			d.Result.VA += uint64(i*tasks+k) * 8
@@ -314,7 +292,7 @@ func TestManyOrigins(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
-	receive(t, done)
+	testkit.Receive(t, "it ends", done)
 	for i := 0; i < len(r); i += 8 {
 		if r[i] != 10 {
 			t.Fatalf("result %d is %d", i/8, r[i])

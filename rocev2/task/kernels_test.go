@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // elements draws a vector that is longer than a chunk now and then. Values are extreme often.
@@ -289,7 +291,7 @@ func TestTiles(t *testing.T) {
 	for _, size := range [][2]int{{1, 1}, {64, 192}, {65, 193}, {1, 1000}, {1000, 1}, {300, 700}} {
 		m, n := size[0], size[1]
 		seen := make([]int, m*n)
-		must(t, tiles(context.Background(), m, n, func(i, j, rows, cols int) {
+		testkit.Must(t, tiles(context.Background(), m, n, func(i, j, rows, cols int) {
 			if ((rows+63)/64)*((cols+63)/64) >= 4 {
 				t.Errorf("%d x %d: a part of %d x %d", m, n, rows, cols)
 			}

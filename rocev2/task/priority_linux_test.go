@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // Kernels run at the lowest priority if they are wanted in the background, and other threads keep
 // theirs.
 func TestBackground(t *testing.T) {
 	policy := func() int {
-		a, err := unix.SchedGetAttr(0, 0)
-		must(t, err)
+		a := testkit.Must1(unix.SchedGetAttr(0, 0))(t)
 		return int(a.Policy)
 	}
 	for _, background := range []bool{false, true} {

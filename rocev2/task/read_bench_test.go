@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -60,8 +61,8 @@ func readNextToKernels(b *testing.B, background bool) {
 func reads(b *testing.B, n *node, wr *verbs.SendWR, count int, times []time.Duration) []time.Duration {
 	for range count {
 		began := time.Now()
-		must(b, n.qp.PostSend(wr))
-		must(b, n.cq.Wait(context.Background(), false))
+		testkit.Must(b, n.qp.PostSend(wr))
+		testkit.Must(b, n.cq.Wait(context.Background(), false))
 		var c [1]verbs.Completion
 		if n.cq.Poll(c[:]); c[0].Status != verbs.StatusSuccess {
 			b.Fatalf("%+v", c[0])

@@ -7,6 +7,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -81,14 +82,8 @@ func TestRefused(t *testing.T) {
 	w := newWorld(t, Config{Cores: 1, MaxBytes: 1000})
 	memory := make([]byte, 512)
 	all := w.operand(memory, Uint8, Shape{512})
-	readOnly, err := w.table.Register(mr.Spec{PD: w.pd, Host: memory})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := w.table.Register(mr.Spec{PD: w.table.AllocPD(), Host: memory, Access: verbs.AccessLocalWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	readOnly := testkit.Must1(w.table.Register(mr.Spec{PD: w.pd, Host: memory}))(t)
+	other := testkit.Must1(w.table.Register(mr.Spec{PD: w.table.AllocPD(), Host: memory, Access: verbs.AccessLocalWrite}))(t)
 	at := func(off, n int, typ Type, s ...uint32) Operand {
 		o := Operand{VA: all.VA + uint64(off), Length: uint32(n), Key: all.Key, Type: typ}
 		copy(o.Shape[:], s)
@@ -162,10 +157,7 @@ func TestRemoteMemory(t *testing.T) {
 	w := newWorld(t, Config{Cores: 1})
 	b := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 	rights := func(a verbs.Access) Operand {
-		r, err := w.table.Register(mr.Spec{PD: w.pd, Host: b, Access: a})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must1(w.table.Register(mr.Spec{PD: w.pd, Host: b, Access: a}))(t)
 		return Operand{VA: r.VA(), Length: 8, Key: r.LKey(), Type: Uint8, Shape: Shape{8}}
 	}
 	read, write, none := rights(verbs.AccessRemoteRead), rights(verbs.AccessRemoteWrite|verbs.AccessLocalWrite), rights(verbs.AccessLocalWrite)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -28,17 +29,17 @@ func TestRemoteTask(t *testing.T) {
 	a := here.origin(bytesOf(t, ours), Float64, Shape{2, 3})
 	mem := bytesOf(t, theirs)
 	mr, b := there.register(mem, Float64, Shape{3, 2})
-	must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
+	testkit.Must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
 	product := bytesOf(t, []float64{220, 280, 490, 640})
 	for _, immediate := range []bool{false, true} {
 		near, far := make([]byte, 32), make([]byte, 32)
 		mr, there := there.register(far, Float64, Shape{2, 2})
-		must(t, shared.Add(mr, far, verbs.AccessRemoteWrite))
+		testkit.Must(t, shared.Add(mr, far, verbs.AccessRemoteWrite))
 		for _, d := range []Descriptor{
 			{Kernel: KernelGEMM, Immediate: immediate, Operands: []Operand{a, b}, Result: here.origin(near, Float64, Shape{2, 2})},
 			{Kernel: KernelGEMM, Immediate: immediate, Operands: []Operand{a, b}, Result: there},
 		} {
-			if err := c.Do(limit(t), &d); err != nil {
+			if err := c.Do(testkit.Context(t), &d); err != nil {
 				t.Errorf("immediate %v, result here %v: %v", immediate, d.Result.Origin, err)
 			}
 		}
@@ -48,7 +49,7 @@ func TestRemoteTask(t *testing.T) {
 	}
 	shared.Remove(mr)
 	d := Descriptor{Kernel: KernelSum, Operands: []Operand{b}, Result: here.origin(make([]byte, 8), Float64, scalar)}
-	if err := c.Do(limit(t), &d); !errors.Is(err, &Error{Status: StatusAccess}) {
+	if err := c.Do(testkit.Context(t), &d); !errors.Is(err, &Error{Status: StatusAccess}) {
 		t.Errorf("memory that is not shared any more: %v", err)
 	}
 }
@@ -91,7 +92,7 @@ func TestRemoteKernels(t *testing.T) {
 			r.Operands = append(r.Operands, here.origin(o.b, Float32, o.s))
 		}
 		want(t, "local", w.run(l), StatusOK)
-		if err := c.Do(limit(t), &r); err != nil || !bytes.Equal(local, remote) || bytes.Equal(remote, make([]byte, size)) {
+		if err := c.Do(testkit.Context(t), &r); err != nil || !bytes.Equal(local, remote) || bytes.Equal(remote, make([]byte, size)) {
 			t.Errorf("kernel %d: %v, local and remote results are equal: %v", id, err, bytes.Equal(local, remote))
 		}
 	}
@@ -106,7 +107,7 @@ func TestRemoteRefused(t *testing.T) {
 	c := newClient(t, here, 0)
 	mem := bytes.Repeat([]byte{7}, 64)
 	mr, all := there.register(mem, Uint8, Shape{64})
-	must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
+	testkit.Must(t, shared.Add(mr, mem, verbs.AccessRemoteRead))
 	out := bytes.Repeat([]byte{9}, 8)
 	result := here.origin(out, Uint64, scalar)
 	good := Descriptor{Kernel: KernelSum, Operands: []Operand{all}, Result: result}
@@ -133,7 +134,7 @@ func TestRemoteRefused(t *testing.T) {
 			d := good
 			x.change(&d)
 			d.Immediate = immediate
-			if err := c.Do(limit(t), &d); !errors.Is(err, &Error{Status: x.status}) {
+			if err := c.Do(testkit.Context(t), &d); !errors.Is(err, &Error{Status: x.status}) {
 				t.Errorf("%s, immediate %v: %v, want %s", what, immediate, err, x.status)
 			}
 		}
@@ -141,12 +142,12 @@ func TestRemoteRefused(t *testing.T) {
 	if !bytes.Equal(out, bytes.Repeat([]byte{9}, 8)) || !bytes.Equal(mem, bytes.Repeat([]byte{7}, 64)) {
 		t.Errorf("written: %x, %x", out, mem)
 	}
-	if err := c.Do(limit(t), &good); err != nil || out[0] != 7*64%256 {
+	if err := c.Do(testkit.Context(t), &good); err != nil || out[0] != 7*64%256 {
 		t.Errorf("the right task: %v, %x", err, out)
 	}
 	bad := good
 	bad.Result.Length--
-	if err := c.Do(limit(t), &bad); !errors.Is(err, &Error{Status: StatusDescriptor}) {
+	if err := c.Do(testkit.Context(t), &bad); !errors.Is(err, &Error{Status: StatusDescriptor}) {
 		t.Errorf("a descriptor that is not valid is sent: %v", err)
 	}
 }
@@ -162,8 +163,7 @@ func TestRemoteDuplicate(t *testing.T) {
 	for id, immediate := range []bool{false, true} {
 		d := Descriptor{ID: ID(id), Kernel: KernelAdd, Immediate: immediate, Result: here.origin(out, Uint8, Shape{2})}
 		d.Operands = []Operand{here.origin(in, Uint8, Shape{2}), here.origin(in, Uint8, Shape{2})}
-		b, err := d.Append(nil)
-		must(t, err)
+		b := testkit.Must1(d.Append(nil))(t)
 		for n := range 3 {
 			if a := p.send(b, immediate); a.Status != StatusOK || a.ID != d.ID {
 				t.Fatalf("%+v", a)
@@ -194,24 +194,24 @@ func TestClientIgnores(t *testing.T) {
 		return []verbs.SGE{{Addr: p.mr.VA() + uint64(at), Len: uint32(n), LKey: p.mr.LKey()}}
 	}
 	for range 2 {
-		must(t, p.qp.PostRecv(&verbs.RecvWR{SGL: sge(0, SlotLen)}))
+		testkit.Must(t, p.qp.PostRecv(&verbs.RecvWR{SGL: sge(0, SlotLen)}))
 	}
 	done := make(chan error, 1)
 	result := here.origin(make([]byte, 1), Uint8, scalar)
 	for id := range ID(2) {
 		d := Descriptor{Kernel: KernelMax, Operands: []Operand{result}, Result: result}
-		go func() { done <- c.Do(limit(t), &d) }()
+		go func() { done <- c.Do(testkit.Context(t), &d) }()
 		var got [1]verbs.Completion
 		for got[0].Op != verbs.OpRecv {
-			must(t, p.cq.Wait(limit(t), false))
+			testkit.Must(t, p.cq.Wait(testkit.Context(t), false))
 			p.cq.Poll(got[:])
 		}
 		for i, a := range []Answer{{ID: 77}, {ID: id, Status: StatusBusy}, {ID: id}} {
 			at := SlotLen + (int(id)*3+i)*AnswerLen
 			a.Append(p.b[at:at])
-			must(t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(at, AnswerLen)}))
+			testkit.Must(t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(at, AnswerLen)}))
 		}
-		if err := receive(t, done); !errors.Is(err, &Error{Status: StatusBusy}) {
+		if err := testkit.Receive(t, "it ends", done); !errors.Is(err, &Error{Status: StatusBusy}) {
 			t.Errorf("task %d: %v", id, err)
 		}
 	}
@@ -230,13 +230,13 @@ func TestRemoteWrongKey(t *testing.T) {
 			d.Operands[0].Key++
 		}
 		var status *Error
-		if err := c.Do(limit(t), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Do(testkit.Context(t), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if err := receive(t, ended); err == nil || errors.Is(err, context.Canceled) {
+		if err := testkit.Receive(t, "it ends", ended); err == nil || errors.Is(err, context.Canceled) {
 			t.Errorf("%s: Serve ends with %v", what, err)
 		}
-		if err := c.Do(limit(t), &d); err == nil {
+		if err := c.Do(testkit.Context(t), &d); err == nil {
 			t.Errorf("%s: a task on a connection that has ended", what)
 		}
 	}
@@ -259,7 +259,7 @@ func TestRemoteMany(t *testing.T) {
 		all.Go(func() {
 			for range each {
 				clear(out)
-				err := c.Do(limit(t), &d)
+				err := c.Do(testkit.Context(t), &d)
 				if err != nil || !bytes.Equal(out, bytesOf(t, crc32.Checksum(in, castagnoli))) {
 					failed.Add(1)
 				}
@@ -292,14 +292,14 @@ func TestRemoteEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { d := d; done <- c.Do(ctx, &d) }()
-	receive(t, started)
+	testkit.Receive(t, "it starts", started)
 	cancel()
-	if err := receive(t, done); !errors.Is(err, context.Canceled) {
+	if err := testkit.Receive(t, "it ends", done); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	go func() { d := d; done <- c.Do(context.Background(), &d) }()
-	must(t, c.Close())
-	if err := receive(t, done); !errors.Is(err, ErrClosed) {
+	testkit.Must(t, c.Close())
+	if err := testkit.Receive(t, "it ends", done); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 	if out[0] != 5 {
@@ -324,19 +324,19 @@ func TestKernelDelaysNoEngine(t *testing.T) {
 	d := Descriptor{Kernel: FirstOwnKernel, Result: here.origin(out[:1], Uint8, scalar)}
 	second := Descriptor{Kernel: FirstOwnKernel, Result: here.origin(out[1:], Uint8, scalar)}
 	done := make(chan error, 2)
-	go func() { done <- c.Do(limit(t), &d) }()
-	receive(t, started)
-	go func() { done <- c.Do(limit(t), &second) }()
+	go func() { done <- c.Do(testkit.Context(t), &d) }()
+	testkit.Receive(t, "it starts", started)
+	go func() { done <- c.Do(testkit.Context(t), &second) }()
 
 	near, far := connected(t, here.dev, 0, 0) // on the same engine
 	_, from := far.register([]byte("read"), Uint8, Shape{4})
 	b := make([]byte, 4)
 	mr, _ := near.register(b, Uint8, Shape{4})
 	for range 100 {
-		must(t, near.qp.PostSend(&verbs.SendWR{
+		testkit.Must(t, near.qp.PostSend(&verbs.SendWR{
 			Op: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: from.VA, RKey: from.Key, SGL: []verbs.SGE{{Addr: mr.VA(), Len: 4, LKey: mr.LKey()}},
 		}))
-		must(t, near.cq.Wait(limit(t), false))
+		testkit.Must(t, near.cq.Wait(testkit.Context(t), false))
 		var got [1]verbs.Completion
 		if near.cq.Poll(got[:]); got[0].Status != verbs.StatusSuccess || string(b) != "read" {
 			t.Fatalf("%+v %q", got[0], b)
@@ -346,8 +346,8 @@ func TestKernelDelaysNoEngine(t *testing.T) {
 		t.Error("the kernel has returned")
 	}
 	close(release)
-	must(t, receive(t, done))
-	must(t, receive(t, done))
+	testkit.Must(t, testkit.Receive(t, "it ends", done))
+	testkit.Must(t, testkit.Receive(t, "it ends", done))
 	if out[0] != 1 || out[1] != 1 {
 		t.Errorf("%d", out)
 	}

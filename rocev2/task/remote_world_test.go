@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -25,48 +26,35 @@ type node struct {
 // that no node can use a key of the other one.
 func both(t testing.TB, depths ...int) (client, server *node) {
 	t.Helper()
-	dev, err := rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback"))
-	must(t, err)
-	t.Cleanup(func() { must(t, dev.Close()) })
+	dev := testkit.Must1(rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback")))(t)
+	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
 	return connected(t, dev, depths...)
 }
 
 // connected is both for an engine that exists.
 func connected(t testing.TB, dev verbs.Device, depths ...int) (client, server *node) {
 	t.Helper()
-	var err error
 	var ends [2]*node
 	for i := range ends {
 		n := &node{t: t, dev: dev}
-		n.pd, err = dev.AllocPD()
-		must(t, err)
-		n.cq, err = dev.CreateCQ(CQDepth(depths[i]))
-		must(t, err)
-		n.qp, err = n.pd.CreateQP(QPInit(n.cq, depths[i]))
-		must(t, err)
+		n.pd = testkit.Must1(dev.AllocPD())(t)
+		n.cq = testkit.Must1(dev.CreateCQ(CQDepth(depths[i])))(t)
+		n.qp = testkit.Must1(n.pd.CreateQP(QPInit(n.cq, depths[i])))(t)
 		ends[i] = n
 	}
 	here := netip.MustParseAddr("127.0.0.1")
 	for i, n := range ends {
 		a := verbs.Endpoint{Addr: here, QPN: n.qp.QPN(), PSN: 100}
 		b := verbs.Endpoint{Addr: here, QPN: ends[1-i].qp.QPN(), PSN: 100}
-		must(t, verbs.Connect(n.qp, a, b, verbs.DefaultAttr()))
+		testkit.Must(t, verbs.Connect(n.qp, a, b, verbs.DefaultAttr()))
 	}
 	return ends[0], ends[1]
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // register returns memory of a node as an operand by rkey.
 func (n *node) register(b []byte, typ Type, s Shape) (verbs.MR, Operand) {
 	n.t.Helper()
-	mr, err := n.pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-	must(n.t, err)
+	mr := testkit.Must1(n.pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite))(n.t)
 	return mr, Operand{VA: mr.VA(), Length: uint32(len(b)), Key: mr.RKey(), Type: typ, Shape: s}
 }
 
@@ -81,8 +69,7 @@ func (n *node) origin(b []byte, typ Type, s Shape) Operand {
 // serve runs a server until the test ends, and returns how Serve ends.
 func serve(t testing.TB, n *node, e *Executor, m Memory, depth int) <-chan error {
 	t.Helper()
-	s, err := NewServer(ServerConfig{Executor: e, PD: n.pd, QP: n.qp, CQ: n.cq, Memory: m, Depth: depth})
-	must(t, err)
+	s := testkit.Must1(NewServer(ServerConfig{Executor: e, PD: n.pd, QP: n.qp, CQ: n.cq, Memory: m, Depth: depth}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	ended := make(chan struct{})
@@ -93,11 +80,9 @@ func serve(t testing.TB, n *node, e *Executor, m Memory, depth int) <-chan error
 
 func newExecutor(t testing.TB, c Config) *Executor {
 	t.Helper()
-	e, err := NewExecutor(c)
-	must(t, err)
+	e := testkit.Must1(NewExecutor(c))(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
+		ctx := testkit.Context(t)
 		if err := e.Close(ctx); err != nil {
 			t.Error(err)
 		}
@@ -107,16 +92,9 @@ func newExecutor(t testing.TB, c Config) *Executor {
 
 func newClient(t testing.TB, n *node, depth int) *Client {
 	t.Helper()
-	c, err := NewClient(ClientConfig{PD: n.pd, QP: n.qp, CQ: n.cq, Depth: depth})
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Close()) })
+	c := testkit.Must1(NewClient(ClientConfig{PD: n.pd, QP: n.qp, CQ: n.cq, Depth: depth}))(t)
+	t.Cleanup(func() { testkit.Must(t, c.Close()) })
 	return c
-}
-
-func limit(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // peer is a node that sends descriptors by itself.
@@ -128,9 +106,7 @@ type peer struct {
 
 func newPeer(n *node) *peer {
 	p := &peer{node: n, b: make([]byte, 2*SlotLen)}
-	var err error
-	p.mr, err = n.pd.RegMR(p.b, verbs.AccessLocalWrite)
-	must(n.t, err)
+	p.mr = testkit.Must1(n.pd.RegMR(p.b, verbs.AccessLocalWrite))(n.t)
 	return p
 }
 
@@ -140,10 +116,10 @@ func (p *peer) send(b []byte, immediate bool) Answer {
 	sge := func(at, n int) []verbs.SGE {
 		return []verbs.SGE{{Addr: p.mr.VA() + uint64(at), Len: uint32(n), LKey: p.mr.LKey()}}
 	}
-	must(p.t, p.qp.PostRecv(&verbs.RecvWR{ID: 1, SGL: sge(SlotLen, SlotLen)}))
+	testkit.Must(p.t, p.qp.PostRecv(&verbs.RecvWR{ID: 1, SGL: sge(SlotLen, SlotLen)}))
 	copy(p.b, b)
-	must(p.t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(0, len(b))}))
-	must(p.t, p.cq.Wait(limit(p.t), false))
+	testkit.Must(p.t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(0, len(b))}))
+	testkit.Must(p.t, p.cq.Wait(testkit.Context(p.t), false))
 	var c [1]verbs.Completion
 	if p.cq.Poll(c[:]); c[0].Status != verbs.StatusSuccess || c[0].WRID != 1 {
 		p.t.Fatalf("%+v", c[0])
@@ -154,7 +130,6 @@ func (p *peer) send(b []byte, immediate bool) Answer {
 	if c[0].HasImm {
 		return AnswerOf(c[0].Imm)
 	}
-	a, err := ParseAnswer(p.b[SlotLen:][:c[0].Bytes])
-	must(p.t, err)
+	a := testkit.Must1(ParseAnswer(p.b[SlotLen:][:c[0].Bytes]))(p.t)
 	return a
 }

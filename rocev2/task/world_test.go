@@ -7,14 +7,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
 
 // world is an executor with one origin, and memory that MR checks guard.
 type world struct {
@@ -31,34 +28,23 @@ type world struct {
 func newWorld(t testing.TB, c Config) *world {
 	t.Helper()
 	w := &world{t: t}
-	var err error
-	if w.exec, err = NewExecutor(c); err != nil {
-		t.Fatal(err)
-	}
+	w.exec = testkit.Must1(NewExecutor(c))(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
+		ctx := testkit.Context(t)
 		if err := w.exec.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	if w.table, err = mr.New(mr.Config{}); err != nil {
-		t.Fatal(err)
-	}
+	w.table = testkit.Must1(mr.New(mr.Config{}))(t)
 	w.pd = w.table.AllocPD()
-	if w.origin, err = w.exec.NewOrigin(Local(w.table, w.pd)); err != nil {
-		t.Fatal(err)
-	}
+	w.origin = testkit.Must1(w.exec.NewOrigin(Local(w.table, w.pd)))(t)
 	return w
 }
 
 // operand registers memory and returns it as an operand.
 func (w *world) operand(b []byte, typ Type, s Shape) Operand {
 	w.t.Helper()
-	r, err := w.table.Register(mr.Spec{PD: w.pd, Host: b, Access: verbs.AccessLocalWrite})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	r := testkit.Must1(w.table.Register(mr.Spec{PD: w.pd, Host: b, Access: verbs.AccessLocalWrite}))(w.t)
 	w.regions = append(w.regions, r)
 	return Operand{VA: r.VA(), Length: uint32(len(b)), Key: r.LKey(), Type: typ, Shape: s}
 }
@@ -67,9 +53,7 @@ func (w *world) operand(b []byte, typ Type, s Shape) Operand {
 func (w *world) forget() {
 	w.t.Helper()
 	for _, r := range w.regions {
-		if err := r.Deregister(); err != nil {
-			w.t.Fatal(err)
-		}
+		testkit.Must(w.t, r.Deregister())
 	}
 	w.regions = nil
 }
@@ -90,13 +74,7 @@ func (w *world) submitAs(d Descriptor) <-chan Answer {
 
 func wait(t testing.TB, c <-chan Answer) Answer {
 	t.Helper()
-	select {
-	case a := <-c:
-		return a
-	case <-time.After(patience):
-		t.Fatal("no answer")
-		panic("")
-	}
+	return testkit.Receive(t, "an answer", c)
 }
 
 // run executes a task and returns its answer.
@@ -115,10 +93,7 @@ func want(t testing.TB, what string, a Answer, s Status) {
 
 // bytesOf are elements as they are in memory.
 func bytesOf(t testing.TB, elements any) []byte {
-	b, err := binary.Append(nil, binary.LittleEndian, elements)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must1(binary.Append(nil, binary.LittleEndian, elements))(t)
 	return b
 }
 
@@ -135,8 +110,6 @@ func (k kernelFunc) Run(ctx context.Context, d *Descriptor, in [][]byte, out []b
 func with(t testing.TB, k kernelFunc) *Registry {
 	t.Helper()
 	r := Builtin()
-	if err := r.Register(FirstOwnKernel, "own", k); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Register(FirstOwnKernel, "own", k))
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -32,7 +33,7 @@ func TestNoAllocations(t *testing.T) {
 					t.Error(err)
 				}
 				b.Wake()
-				if _, err := b.Wait(patience); err != nil {
+				if _, err := b.Wait(testkit.Patience); err != nil {
 					t.Error(err)
 				}
 				for i := range b.Receive(batch) {

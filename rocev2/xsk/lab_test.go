@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -81,7 +82,7 @@ func receive(t testing.TB, s *xsk.Socket, n int) [][]byte {
 	t.Helper()
 	b := s.NewBatch(64)
 	var got [][]byte
-	for deadline := time.Now().Add(patience); len(got) < n; {
+	for deadline := time.Now().Add(testkit.Patience); len(got) < n; {
 		if time.Now().After(deadline) {
 			st, err := s.Stats()
 			t.Fatalf("%d of %d packets came; %+v %v", len(got), n, st, err)

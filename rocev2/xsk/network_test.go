@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -97,7 +98,7 @@ func TestKickOnAnotherThread(t *testing.T) {
 		received.Add(int64(got))
 		if got > 0 {
 			last = time.Now()
-		} else if time.Since(last) > patience {
+		} else if time.Since(last) > testkit.Patience {
 			st, _ := b.Stats()
 			t.Errorf("%d of %d packets came: %+v", n, packets, st)
 			break
@@ -108,9 +109,6 @@ func TestKickOnAnotherThread(t *testing.T) {
 		t.Errorf("sender: %+v %v", st, err)
 	}
 }
-
-// patience is how long something may take that comes at once on an idle machine.
-const patience = 5 * time.Minute
 
 func TestReopen(t *testing.T) {
 	ends := newCable(t, topo.CableSpec{})
@@ -188,11 +186,12 @@ func TestInterfaceDown(t *testing.T) {
 	if err := nl.LinkSetUp(link); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); a.Pending() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "nothing is pending", func() bool {
 		if err := a.Kick(); err != nil && !errors.Is(err, xsk.ErrDown) {
 			t.Fatal(err)
 		}
-	}
+		return a.Pending() == 0
+	})
 	if got := receive(t, b, 1); !bytes.Equal(got[0], want) {
 		t.Errorf("%d bytes after the link came back", len(got[0]))
 	}
@@ -204,7 +203,7 @@ func TestInterfaceDeleted(t *testing.T) {
 	a, b := l.sets[0][0], l.sets[1][0]
 	send(t, a, pattern(100, 1))
 	batch := b.NewBatch(8)
-	if ok, err := b.Wait(patience); !ok || err != nil {
+	if ok, err := b.Wait(testkit.Patience); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if n := b.Receive(batch); n != 1 {
@@ -220,13 +219,8 @@ func TestInterfaceDeleted(t *testing.T) {
 	if err := nl.LinkDel(link); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-waited:
-		if !errors.Is(err, xsk.ErrGone) && !errors.Is(err, xsk.ErrDown) {
-			t.Errorf("Wait: %v", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("Wait does not notice")
+	if err := testkit.Receive(t, "Wait returns", waited); !errors.Is(err, xsk.ErrGone) && !errors.Is(err, xsk.ErrDown) {
+		t.Errorf("Wait: %v", err)
 	}
 	a.Push(copy(a.Frame(), pattern(100, 1)))
 	a.Submit()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/pacer"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -93,7 +94,7 @@ func testSteered(t *testing.T, mode loader.XDPMode) {
 			before := loader.Monotonic()
 			send(t, out, frame(c.d))
 			batch := set[0].NewBatch(8)
-			if ok, err := set[0].Wait(patience); !ok || err != nil {
+			if ok, err := set[0].Wait(testkit.Patience); !ok || err != nil {
 				st, _ := set[0].Stats()
 				t.Fatalf("nothing came: %v, %+v, %v", err, st, counters(t, att))
 			}

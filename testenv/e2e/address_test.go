@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -70,20 +71,20 @@ func TestSecondAddress(t *testing.T) {
 			}
 			send := func(from, to, packets int) {
 				t.Helper()
-				if _, err := ep[0][from].Send(t.Context(), load.Flow{To: addr[1][to], Bytes: uint64(packets) * 1024, GiveUp: patience}); err != nil {
+				if _, err := ep[0][from].Send(t.Context(), load.Flow{To: addr[1][to], Bytes: uint64(packets) * 1024, GiveUp: testkit.Patience}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			pairs := [][2]int{{0, 0}, {1, 1}, {0, 1}, {1, 0}}
 			for _, p := range pairs {
-				eventually(t, "stamps and an echo on both hosts", func() bool { // HELLO is repeated while there is traffic
+				testkit.Eventually(t, "stamps and an echo on both hosts", func() bool { // HELLO is repeated while there is traffic
 					send(p[0], p[1], 20)
 					return stamped(att[0], addr[1][p[1]]) && stamped(att[1], addr[0][p[0]])
 				})
 			}
 			// Each direction has stamps: packets of one pair add nothing to the packets without.
 			for _, p := range pairs {
-				eventually(t, "stamps between all pairs", func() bool {
+				testkit.Eventually(t, "stamps between all pairs", func() bool {
 					before, back := mustRow(t, att[1], addr[0][p[0]]), mustRow(t, att[0], addr[1][p[1]])
 					send(p[0], p[1], 200)
 					after, answers := mustRow(t, att[1], addr[0][p[0]]), mustRow(t, att[0], addr[1][p[1]])
@@ -98,7 +99,7 @@ func TestSecondAddress(t *testing.T) {
 				}
 			}
 			for _, to := range addr[1] {
-				eventually(t, "decisions for "+to.String(), func() bool {
+				testkit.Eventually(t, "decisions for "+to.String(), func() bool {
 					send(0, 0, 100)
 					send(1, 1, 100)
 					return mustRow(t, att[0], to).Policy.Decisions > 0
@@ -160,7 +161,7 @@ func TestMacvlanPassesParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer there.Close()
-	if _, err := here.Send(t.Context(), load.Flow{To: to, Bytes: 100 * 1024, GiveUp: patience}); err != nil {
+	if _, err := here.Send(t.Context(), load.Flow{To: to, Bytes: 100 * 1024, GiveUp: testkit.Patience}); err != nil {
 		t.Fatal(err)
 	}
 	if _, found, err := att.Lookup(to); found || err != nil {
@@ -190,7 +191,7 @@ func TestSecondAddressOfEngine(t *testing.T) {
 		if err := x.qp.PostSend(&verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{{Addr: x.mr.VA(), Len: 64, LKey: x.mr.LKey()}}, RemoteAddr: y.mr.VA(), RKey: y.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := engines.PollOne(x.cq, patience); err != nil || c.Status != verbs.StatusSuccess {
+		if c, err := engines.PollOne(x.cq, testkit.Patience); err != nil || c.Status != verbs.StatusSuccess {
 			t.Fatalf("%+v, %v", c, err)
 		}
 	}
@@ -201,7 +202,7 @@ func TestSecondAddressOfEngine(t *testing.T) {
 	}
 	for i, p := range pairs {
 		at, back := addr[0][p[0]], addr[1][p[1]]
-		eventually(t, "stamps of both directions", func() bool {
+		testkit.Eventually(t, "stamps of both directions", func() bool {
 			write(i) // which makes the entries
 			before, answers := mustRow(t, att[1], at), mustRow(t, att[0], back)
 			for range 20 {

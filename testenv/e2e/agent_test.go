@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -34,14 +35,14 @@ func TestAgentKilled(t *testing.T) {
 	opened := stat(t, a, "tx_fail_open")
 	dead, overdue := l.row(t, a), overdueAt(t, a, timeout)
 	var later bpf.DestRegs
-	eventually(t, "packets and echoes without an agent", func() bool {
+	testkit.Eventually(t, "packets and echoes without an agent", func() bool {
 		later = l.row(t, a)
 		return later.TxPackets > dead.TxPackets && later.LastEchoT1Ns > dead.LastEchoT1Ns
 	})
 	if later.RateBps != dead.RateBps || later.RateBps == 0 {
 		t.Errorf("rate went from %d to %d bit/s without an agent", dead.RateBps, later.RateBps)
 	}
-	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > opened })
+	testkit.Eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > opened })
 	if early := time.Duration(overdue - loader.Monotonic()); early > 0 {
 		t.Errorf("traffic went unpaced %v before the heartbeat was overdue", early)
 	}
@@ -60,7 +61,7 @@ func TestAgentKilled(t *testing.T) {
 		t.Errorf("the entry did not outlive the agent: node %d -> %d, packets %d -> %d, class %x -> %x",
 			dead.Node, adopted.Node, later.TxPackets, adopted.TxPackets, dead.ClassId, adopted.ClassId)
 	}
-	eventually(t, "decisions of the new agent", func() bool {
+	testkit.Eventually(t, "decisions of the new agent", func() bool {
 		return l.row(t, a).Policy.Decisions > dead.Policy.Decisions
 	})
 	opened = stat(t, a, "tx_fail_open")
@@ -74,7 +75,7 @@ func TestAgentKilled(t *testing.T) {
 // beats waits for a heartbeat after an earlier one.
 func beats(t *testing.T, a *loader.Attachment, earlier uint64) {
 	t.Helper()
-	eventually(t, "a heartbeat of the new agent", func() bool { return overdueAt(t, a, 0) > earlier })
+	testkit.Eventually(t, "a heartbeat of the new agent", func() bool { return overdueAt(t, a, 0) > earlier })
 }
 
 // overdueAt is when a heartbeat that has stopped is overdue, on the monotonic clock.
@@ -103,7 +104,7 @@ func TestRecoveredProgramsKeepClock(t *testing.T) {
 	traffic := l.start(load.Flow{})
 	l.measured(t, a)
 	n.must(t, "policy", "set", topo.IfName, "--max-rate", "100M")
-	eventually(t, "a new rate", func() bool { return l.row(t, a).ValidAfterNs != 0 })
+	testkit.Eventually(t, "a new rate", func() bool { return l.row(t, a).ValidAfterNs != 0 })
 	if valid, now := l.row(t, a).ValidAfterNs, loader.Clock(unix.CLOCK_TAI); now > valid+uint64(time.Hour) {
 		t.Errorf("samples count from %d ns, which is not on CLOCK_TAI (%d ns)", valid, now)
 	}
@@ -118,7 +119,7 @@ func TestAgentKilledWhilePacing(t *testing.T) {
 	a := l.node[0].open(t)
 	traffic := l.start(load.Flow{MinRTO: 10 * time.Second})
 	l.measured(t, a)
-	eventually(t, "pacing", func() bool { return l.row(t, a).PacedNs > 0 })
+	testkit.Eventually(t, "pacing", func() bool { return l.row(t, a).PacedNs > 0 })
 
 	sent := func(d time.Duration) float64 { // a stall of this process makes it smaller
 		start, before := time.Now(), l.row(t, a).TxBytes
@@ -131,12 +132,12 @@ func TestAgentKilledWhilePacing(t *testing.T) {
 	if bps := sent(look); bps > 1.3*rate && loader.Monotonic() < overdue {
 		t.Errorf("%.0f Mbit/s right after the agent died, the last rate was at most %.0f", bps/1e6, rate/1e6)
 	}
-	eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > opened })
-	eventually(t, "more than the last rate after the heartbeat timeout", func() bool { return sent(look/2) > 1.3*rate })
+	testkit.Eventually(t, "fail open", func() bool { return stat(t, a, "tx_fail_open") > opened })
+	testkit.Eventually(t, "more than the last rate after the heartbeat timeout", func() bool { return sent(look/2) > 1.3*rate })
 	l.node[0].must(t, "attach", topo.IfName, "--heartbeat-timeout", "1h") // as above
 	beats(t, a, overdue-uint64(timeout))
 	// What waits in the sender's socket and beyond goes first.
-	eventually(t, "pacing by the new agent", func() bool { return sent(look/2) < 1.1*rate })
+	testkit.Eventually(t, "pacing by the new agent", func() bool { return sent(look/2) < 1.1*rate })
 	if bps := sent(look); bps > 1.3*rate {
 		t.Errorf("%.0f Mbit/s with a new agent, whose link has %.0f", bps/1e6, rate/1e6)
 	}
@@ -176,7 +177,7 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 			if after.Node != before.Node || after.RxToken != before.RxToken || after.TxPackets < before.TxPackets {
 				t.Errorf("the entry changed: node %d -> %d, packets %d -> %d", before.Node, after.Node, before.TxPackets, after.TxPackets)
 			}
-			eventually(t, "decisions of the last agent", func() bool {
+			testkit.Eventually(t, "decisions of the last agent", func() bool {
 				return l.row(t, a).Policy.Decisions > after.Policy.Decisions
 			})
 			if n := stat(t, a, "tx_fail_open"); n > 0 {

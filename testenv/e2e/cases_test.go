@@ -10,6 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -56,9 +57,9 @@ func TestCasesOnInterfaces(t *testing.T) {
 			traffic := l.start(load.Flow{PMTU: 256, Window: 64, AckEvery: 1})
 			l.measured(t, a)
 			seen := 0
-			for deadline := time.Now().Add(patience); seen == 0; {
+			for deadline := time.Now().Add(testkit.Patience); seen == 0; {
 				if time.Now().After(deadline) {
-					t.Fatalf("no decision by %s in %v", c.name, patience)
+					t.Fatalf("no decision by %s in %v", c.name, testkit.Patience)
 				}
 				stop := make(chan struct{})
 				forward, reverse := l.fill(t, 0, c.forward, stop), l.fill(t, 1, c.reverse, stop)
@@ -168,7 +169,7 @@ func (l *lab) fill(t *testing.T, from int, load otherLoad, stop <-chan struct{})
 // drained waits until both ports' queues are nearly empty.
 func (l *lab) drained(t *testing.T) {
 	t.Helper()
-	eventually(t, "empty queues", func() bool {
+	testkit.Eventually(t, "empty queues", func() bool {
 		queues, err := l.top.Queues()
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -32,7 +33,7 @@ func TestDataFirst(t *testing.T) {
 			// HTB shall be there before what we look at: its coming loses packets, and
 			// that drains queues too.
 			l.send(t, i, 2, load.Flow{Bytes: 1, MessageBytes: 1})
-			eventually(t, "the pacer at work", func() bool { return l.regs(t, table[i], 2).ClassId != 0 })
+			testkit.Eventually(t, "the pacer at work", func() bool { return l.regs(t, table[i], 2).ClassId != 0 })
 		}
 		a := table[0]
 		// Nobody says HELLO before the queue is full.
@@ -40,14 +41,14 @@ func TestDataFirst(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		sent := make(chan error, 1)
 		go func() {
-			_, err := l.ends[0].Send(ctx, load.Flow{To: l.addr(1), Window: 256, MinRTO: time.Second, GiveUp: patience})
+			_, err := l.ends[0].Send(ctx, load.Flow{To: l.addr(1), Window: 256, MinRTO: time.Second, GiveUp: testkit.Patience})
 			sent <- err
 		}()
-		eventually(t, "a full queue", func() bool { return l.queue(t).Backlog > 100_000 })
+		testkit.Eventually(t, "a full queue", func() bool { return l.queue(t).Backlog > 100_000 })
 		without, _ := l.meanQueue(t, time.Second)
 
 		l.nodes[0].must(t, "attach", topo.IfName)
-		eventually(t, "an answer to HELLO", func() bool {
+		testkit.Eventually(t, "an answer to HELLO", func() bool {
 			d := l.regs(t, a, 1)
 			return d.Caps&bpf.CapStamp != 0 && d.Policy.Decisions > 0
 		})
@@ -61,7 +62,7 @@ func TestDataFirst(t *testing.T) {
 		if full < 0.2 { // the rate came from above, and increases again
 			require.Missed(t, "the bottleneck is %.0f %% full", 100*full)
 		}
-		eventually(t, "half of the queue that is there without the policy", func() bool {
+		testkit.Eventually(t, "half of the queue that is there without the policy", func() bool {
 			with, _ = l.meanQueue(t, measure)
 			return with < without/2
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -60,7 +61,7 @@ func (x *fan) send(to ...int) {
 			x.stops[i], x.done[i] = cancel, done
 			go func() {
 				_, err := x.ends[0].Send(ctx, load.Flow{
-					To: x.top.Host(i + 2).IPv4(), PMTU: 4096, Window: 128, SendBuffer: 64 * 2300, MinRTO: time.Second, GiveUp: patience,
+					To: x.top.Host(i + 2).IPv4(), PMTU: 4096, Window: 128, SendBuffer: 64 * 2300, MinRTO: time.Second, GiveUp: testkit.Patience,
 				})
 				done <- err
 			}()
@@ -99,7 +100,7 @@ func (x *fan) even(to ...int) {
 	x.send(to...)
 	want := x.link / float64(len(to))
 	var rates []uint64
-	eventually(x.t, "even rates", func() bool {
+	testkit.Eventually(x.t, "even rates", func() bool {
 		rates = rates[:0]
 		same := true
 		for _, i := range to {
@@ -129,7 +130,7 @@ func (x *fan) even(to ...int) {
 		case even && sum < .9 && try >= require.Tries(tries):
 			require.Missed(x.t, "%d destinations: only %.2f of the link is used", len(to), sum)
 			return
-		case time.Since(begin) > patience: // until then, a host that did not run for a while catches up
+		case time.Since(begin) > testkit.Patience: // until then, a host that did not run for a while catches up
 			x.t.Fatalf("%d destinations: the least has %.3f of the link, all have %.3f", len(to), least, sum)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -20,11 +21,11 @@ func TestOutlastedTimeout(t *testing.T) {
 		least  = 1_000_000 // bit/s: the window takes half a second
 		enough = 200 * least
 		rto    = 67 * time.Millisecond
-		bound  = 2 * patience // many times what it takes
+		bound  = 2 * testkit.Patience // many times what it takes
 	)
 	l := newLab(t, labSpec{attach: []string{"--rate", "1G", "--policy", "min-rate=1M", "--policy", "initial-rate=1M"}})
 	a := l.node[0].open(t)
-	eventually(t, "the peer understands stamps", func() bool { return l.row(t, a).Caps&bpf.CapStamp != 0 })
+	testkit.Eventually(t, "the peer understands stamps", func() bool { return l.row(t, a).Caps&bpf.CapStamp != 0 })
 	if rate := l.row(t, a).RateBps; rate > 2*least {
 		t.Fatalf("begins with %d bit/s", rate)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -40,7 +41,7 @@ func mustRow(t *testing.T, a *loader.Attachment, peer netip.Addr) bpf.DestRegs {
 // stampsTo waits until an attachment stamps what it sends to a peer, and an echo has come.
 func stampsTo(t *testing.T, a *loader.Attachment, peer netip.Addr) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("stamps to %s, and an echo", peer), func() bool { return stamped(a, peer) })
+	testkit.Eventually(t, fmt.Sprintf("stamps to %s, and an echo", peer), func() bool { return stamped(a, peer) })
 }
 
 // stamped reports whether an attachment stamps what it sends to a peer, and an echo has come.
@@ -68,7 +69,7 @@ func TestForwarderPassesTraffic(t *testing.T) {
 	}
 	send := func(from, to int) {
 		t.Helper()
-		if _, err := ep[from].Send(t.Context(), load.Flow{To: top.Host(to + 1).IPv4(), Bytes: 500 * 1024, GiveUp: patience}); err != nil {
+		if _, err := ep[from].Send(t.Context(), load.Flow{To: top.Host(to + 1).IPv4(), Bytes: 500 * 1024, GiveUp: testkit.Patience}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +83,7 @@ func TestForwarderPassesTraffic(t *testing.T) {
 	if n := after.RxUnstamped - before.RxUnstamped; n != 0 {
 		t.Errorf("%d of %d packets reached F without their stamp", n, after.RxPackets-before.RxPackets)
 	}
-	eventually(t, "a decision for F on E", func() bool {
+	testkit.Eventually(t, "a decision for F on E", func() bool {
 		send(0, 2)
 		return mustRow(t, att[0], top.Host(3).IPv4()).Policy.Decisions != 0
 	})
@@ -168,7 +169,7 @@ func TestForwarderWithEqualQPNs(t *testing.T) {
 			continue
 		}
 		for range i%32 + 1 {
-			if c, err := engines.PollOne(e[i].cq, patience); err != nil || c.Status != verbs.StatusSuccess {
+			if c, err := engines.PollOne(e[i].cq, testkit.Patience); err != nil || c.Status != verbs.StatusSuccess {
 				t.Fatalf("connection %d: %+v, %v", i, c, err)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -168,7 +169,7 @@ func TestFirstContact(t *testing.T) {
 				}
 				traffic := l.start(load.Flow{})
 				l.measured(t, a)
-				eventually(t, "a class", func() bool { return l.row(t, a).ClassId != 0 })
+				testkit.Eventually(t, "a class", func() bool { return l.row(t, a).ClassId != 0 })
 				if known {
 					l.lossless(t, traffic)
 				} else if r := l.end(t, traffic); r.NAKs > 1 || r.Timeouts > 1 {
@@ -193,7 +194,7 @@ func (l *lab) nodeFile(t *testing.T) string {
 // known waits until the peer has answered HELLO.
 func (l *lab) known(t *testing.T, a *loader.Attachment) {
 	t.Helper()
-	eventually(t, "an answer to HELLO", func() bool {
+	testkit.Eventually(t, "an answer to HELLO", func() bool {
 		r, found, err := a.Lookup(l.addr[1])
 		return err == nil && found && r.Regs.Caps&bpf.CapStamp != 0
 	})
@@ -280,7 +281,7 @@ func TestInterfaceDeleted(t *testing.T) {
 	if err := h.Netlink().LinkDel(eth0(t, h)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the agent's end", func() bool { return !loader.AgentAlive(n.run, topo.IfName) })
+	testkit.Eventually(t, "the agent's end", func() bool { return !loader.AgentAlive(n.run, topo.IfName) })
 	<-traffic.done // ends with an error: nothing receives it
 	for _, path := range []string{loader.PinDir(n.pins, topo.IfName), filepath.Join(n.run, topo.IfName+".json"), filepath.Join(n.run, topo.IfName+".lock")} {
 		if _, err := os.Stat(path); err == nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
@@ -120,7 +121,7 @@ func (p *pair) route(ctx context.Context, t *testing.T, v6 bool) rxepeer.Route {
 
 func waitAware(ctx context.Context, t *testing.T, vm *rxepeer.VM, peer netip.Addr) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if destTable(ctx, t, vm)[peer].Caps&bpf.CapStamp != 0 {
 			return
 		}

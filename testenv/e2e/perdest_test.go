@@ -13,6 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/experiments/rates"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -56,7 +57,7 @@ func (p *attached) Attach(hosts []*topo.Host) error {
 		return err
 	}
 	// A host asks again 50 ms after it found a peer not yet attached, and so on.
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		rows, err := p.table.Rows()
 		if err != nil {
 			return err
@@ -71,7 +72,7 @@ func (p *attached) Attach(hosts []*topo.Host) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("HELLO did not measure every node within %v", patience)
+	return fmt.Errorf("HELLO did not measure every node within %v", testkit.Patience)
 }
 
 func (p *attached) Detach() error {
@@ -113,7 +114,7 @@ func TestPerDestination(t *testing.T) {
 	runs := require.Tries(4)
 	inPeace := 0 // runs that missed although the machine was ours
 	for i := 1; i <= runs; i++ {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*testkit.Patience)
 		watch := watchOthers(t)
 		result, err := rates.RunIsolation(ctx, rates.IsolationConfig{}, &attached{t: t})
 		cancel()

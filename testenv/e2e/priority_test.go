@@ -14,6 +14,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/priority"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -90,7 +91,7 @@ func newSharedLink(t *testing.T, flags ...string) *sharedLink {
 		x.nodes = append(x.nodes, n)
 	}
 	x.regs = x.nodes[0].open(t)
-	eventually(t, "all destinations stamp", func() bool {
+	testkit.Eventually(t, "all destinations stamp", func() bool {
 		rows, err := x.regs.Rows()
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +136,7 @@ func (x *sharedLink) start(i int) {
 	go func() {
 		_, err := x.ends[0].Send(ctx, load.Flow{
 			To: x.top.Host(i + 2).IPv4(), PMTU: 4096, Window: 128, SendBuffer: 64 * 2300,
-			MinRTO: 500 * time.Millisecond, GiveUp: patience,
+			MinRTO: 500 * time.Millisecond, GiveUp: testkit.Patience,
 		})
 		done <- err
 	}()
@@ -199,8 +200,8 @@ func (x *sharedLink) settles(name string, want ...float64) {
 		if near {
 			return
 		}
-		if time.Since(start) > patience {
-			x.t.Errorf("%s: shares of %.1f Mbit/s after %v, want %.1f; the rates are %d, %d and %d", name, got, patience, want,
+		if time.Since(start) > testkit.Patience {
+			x.t.Errorf("%s: shares of %.1f Mbit/s after %v, want %.1f; the rates are %d, %d and %d", name, got, testkit.Patience, want,
 				x.row(0).RateBps, x.row(1).RateBps, x.row(2).RateBps)
 			return
 		}
@@ -219,7 +220,7 @@ func TestPriority(t *testing.T) {
 		if got[0] >= 55 || got[1] >= 33 || got[2] >= 17 {
 			break
 		}
-		if time.Since(start) > patience {
+		if time.Since(start) > testkit.Patience {
 			t.Errorf("without priorities: %.1f Mbit/s, and no level has more than its maximum, or what is left, with them", got)
 			break
 		}
@@ -245,8 +246,8 @@ func TestPriorityEstimatesTheSharedLink(t *testing.T) {
 		if full && inOrder && x.estimated() {
 			return
 		}
-		if time.Since(start) > patience {
-			t.Errorf("shares of %.1f Mbit/s after %v, want about 50, 30 and the rest of 100", got, patience)
+		if time.Since(start) > testkit.Patience {
+			t.Errorf("shares of %.1f Mbit/s after %v, want about 50, 30 and the rest of 100", got, testkit.Patience)
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
@@ -335,7 +336,7 @@ func TestRxePaced(t *testing.T) {
 	var paced float64
 	// A stall of the machine in the first packets makes it faster, one in the last packets slower.
 	// A pacer that is wrong is so every time.
-	for start := time.Now(); time.Since(start) < patience; {
+	for start := time.Now(); time.Since(start) < testkit.Patience; {
 		paced = p.rateOf(t, func() { p.exchange(ctx, t, "paced", x).check(t, "paced", control) })
 		if paced >= 0.95*rate && paced <= 1.03*rate {
 			break

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
@@ -62,7 +63,7 @@ func TestRxeBottleneck(t *testing.T) {
 	waitAware(ctx, t, p.a, p.addr(p.b, false))
 	waitAware(ctx, t, p.b, p.addr(p.a, false))
 	var first uint64
-	eventually(t, "a rate far above the bottleneck's without load", func() bool {
+	testkit.Eventually(t, "a rate far above the bottleneck's without load", func() bool {
 		// A machine that was paused has delays, for which the policy decreases the rate for a while.
 		if first = p.passage(ctx, t, tap).rate; first < 100*carries {
 			few()
@@ -75,7 +76,7 @@ func TestRxeBottleneck(t *testing.T) {
 	file := p.capture(t, "bottleneck.pcap", func() {
 		// How soon the rate is there is a matter of the policy, and of how much the machine sends.
 		// One that is paused sends less, and what was paused with it comes all at once.
-		for start := time.Now(); time.Since(start) < 2*patience; {
+		for start := time.Now(); time.Since(start) < 2*testkit.Patience; {
 			if share, last = p.through(ctx, t, tap, carries, route); last.rate <= 2*carries && share >= least && share <= most {
 				break
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -105,7 +106,7 @@ func TestAgentAtScale(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "all active destinations stamped", func() bool {
+	testkit.Eventually(t, "all active destinations stamped", func() bool {
 		_, _, _, aware := decisions(t, a, active, nil)
 		return aware == active
 	})
@@ -142,7 +143,7 @@ func TestAgentAtScale(t *testing.T) {
 			run(what, left-1)
 			return
 		}
-		eventually(t, "decisions on all that are active", func() bool {
+		testkit.Eventually(t, "decisions on all that are active", func() bool {
 			_, _, busy, _ = decisions(t, a, active, first)
 			return busy >= active*99/100
 		})
@@ -150,7 +151,7 @@ func TestAgentAtScale(t *testing.T) {
 			require.Missed(t, "%s: the agent takes %.2f %% of a CPU, more than %.0f", what, share*100, maxCPU*100)
 		}
 		// What taking over a table took for a moment goes back to the system within seconds.
-		eventually(t, fmt.Sprintf("%s: less than %.0f MB for the agent", what, maxRSS/1e6), func() bool {
+		testkit.Eventually(t, fmt.Sprintf("%s: less than %.0f MB for the agent", what, maxRSS/1e6), func() bool {
 			_, rss = process(t, pid)
 			return float64(rss) < maxRSS
 		})

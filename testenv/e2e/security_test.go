@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -41,14 +42,14 @@ func TestForgedPeer(t *testing.T) {
 	l := newLab(t, labSpec{})
 	a := l.node[0].open(t)
 	l.send(t, 200)
-	eventually(t, "the peer understands stamps", func() bool { return l.row(t, a).Caps&bpf.CapStamp != 0 && l.row(t, a).LastEchoT1Ns != 0 })
+	testkit.Eventually(t, "the peer understands stamps", func() bool { return l.row(t, a).Caps&bpf.CapStamp != 0 && l.row(t, a).LastEchoT1Ns != 0 })
 	// Until the policy has judged the traffic, and no window is open.
-	eventually(t, "quiet", func() bool { return l.row(t, a).Queued == 0 })
+	testkit.Eventually(t, "quiet", func() bool { return l.row(t, a).Queued == 0 })
 	before, rate := heededOf(l.row(t, a)), l.row(t, a).RateBps
 
 	frames := forgedFrames(t, l)
 	sendFrames(t, l.top.Host(2), frames, 30_000)
-	eventually(t, "the forged packets", func() bool { return stat(t, a, "rx_token_wrong") > 5000 && stat(t, a, "rx_unproven") > 5000 })
+	testkit.Eventually(t, "the forged packets", func() bool { return stat(t, a, "rx_token_wrong") > 5000 && stat(t, a, "rx_unproven") > 5000 })
 	if after := l.row(t, a); heededOf(after) != before || after.RateBps < rate {
 		t.Errorf("the policy's registers\n%+v, rate %d before\n%+v, rate %d after", before, rate, heededOf(after), after.RateBps)
 	}
@@ -61,7 +62,7 @@ func TestForgedPeer(t *testing.T) {
 // send sends so many packets to host 1.
 func (l *lab) send(t *testing.T, packets uint64) load.Report {
 	t.Helper()
-	r, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: packets * 1024, MinRTO: time.Minute, GiveUp: patience})
+	r, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: packets * 1024, MinRTO: time.Minute, GiveUp: testkit.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestUnprivilegedSender(t *testing.T) {
 	l := newLab(t, labSpec{})
 	a := l.node[0].open(t)
 	l.send(t, 200)
-	eventually(t, "the answer to HELLO, and no traffic", func() bool {
+	testkit.Eventually(t, "the answer to HELLO, and no traffic", func() bool {
 		r := l.row(t, a)
 		return r.Caps&bpf.CapStamp != 0 && r.Queued == 0
 	})
@@ -181,7 +182,7 @@ func TestUnprivilegedSender(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	eventually(t, "its packets", func() bool { return stat(t, a, "tx_foreign") >= 2000 })
+	testkit.Eventually(t, "its packets", func() bool { return stat(t, a, "tx_foreign") >= 2000 })
 	if after := l.row(t, a); heededOf(after) != before || after.TxPackets != sent {
 		t.Errorf("registers\n%+v, %d sent before\n%+v, %d sent after", before, sent, heededOf(after), after.TxPackets)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -31,14 +32,14 @@ func TestShapes(t *testing.T) {
 			traffic := l.start(load.Flow{PMTU: s.pmtu})
 			before := l.measured(t, a)
 			var after bpf.DestRegs
-			eventually(t, "a thousand packets and an echo", func() bool {
+			testkit.Eventually(t, "a thousand packets and an echo", func() bool {
 				after = l.row(t, a)
 				return after.TxPackets-before.TxPackets >= 1000 && after.LastEchoT1Ns != before.LastEchoT1Ns
 			})
 			// One clock: all are positive, as soon as the pacer does what the rate says. On a busy
 			// machine the agent changes its class later than the rate.
 			b := l.node[1].open(t)
-			eventually(t, "positive times", func() bool {
+			testkit.Eventually(t, "positive times", func() bool {
 				after = l.row(t, a)
 				peer, found, err := b.Lookup(l.addr[0])
 				return err == nil && found && after.TxNs > 0 && after.RxNs > 0 && peer.Regs.InTxNs > 0
@@ -61,7 +62,7 @@ func TestOtherTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out []byte
-	eventually(t, "TCP through the attached interfaces", func() bool {
+	testkit.Eventually(t, "TCP through the attached interfaces", func() bool {
 		var err error
 		out, err = l.top.Host(1).Command("iperf3", "-c", l.addr[1].String(), "-n", "50M").CombinedOutput()
 		return err == nil // the server may not listen yet
@@ -113,7 +114,7 @@ func (l *lab) datagram(t *testing.T, from, to uint16, data []byte) []byte {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 4096)
-	_ = dst.SetReadDeadline(time.Now().Add(patience))
+	_ = dst.SetReadDeadline(time.Now().Add(testkit.Patience))
 	n, err := dst.Read(buf)
 	if err != nil {
 		t.Error(err)
@@ -137,7 +138,7 @@ func TestPolicySetLive(t *testing.T) {
 		// have cut so deep that an echo takes its time.
 		decisions := func(n uint32) (after bpf.DestRegs) {
 			before := l.row(t, a).Policy.Decisions
-			eventually(t, "decisions in mode "+mode, func() bool {
+			testkit.Eventually(t, "decisions in mode "+mode, func() bool {
 				after = l.row(t, a)
 				return after.Policy.Decisions >= before+n
 			})

@@ -12,14 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/bpf"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
-
-// patience is how long a test waits for something that takes seconds on an idle machine and
-// never happens if the product is at fault. A busy machine only makes it later.
-const patience = 5 * time.Minute
 
 // window of the flows in the tests of faults. It fits the ring of a veth (256),
 // so that no queue drops: whatever is lost, the fault has lost.
@@ -74,7 +71,7 @@ func newLab(t *testing.T, s labSpec) *lab {
 // TestFirstContact looks at that, the other tests look at what comes after.
 func (l *lab) meet(t *testing.T) {
 	t.Helper()
-	if _, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: 1, MessageBytes: 1, GiveUp: patience}); err != nil {
+	if _, err := l.ep[0].Send(t.Context(), load.Flow{To: l.addr[1], Bytes: 1, MessageBytes: 1, GiveUp: testkit.Patience}); err != nil {
 		t.Fatal(err)
 	}
 	for i, n := range l.node {
@@ -82,7 +79,7 @@ func (l *lab) meet(t *testing.T) {
 			continue
 		}
 		a := n.open(t)
-		eventually(t, "a class for the other host", func() bool {
+		testkit.Eventually(t, "a class for the other host", func() bool {
 			r, found, err := a.Lookup(l.addr[1-i])
 			if err != nil {
 				t.Fatal(err)
@@ -114,7 +111,7 @@ func (l *lab) start(f load.Flow) *flow {
 		f.MinRTO = 5 * time.Second
 	}
 	if f.GiveUp == 0 {
-		f.GiveUp = patience
+		f.GiveUp = testkit.Patience
 	}
 	go func() {
 		defer close(r.done)
@@ -162,7 +159,7 @@ func (l *lab) arrived() uint64 {
 // was lost. A packet that was lost never arrives.
 func (l *lab) allArrived(t *testing.T, f *flow) {
 	t.Helper()
-	eventually(t, "every packet that was sent", func() bool { return l.arrived()-f.before >= f.report.Packets })
+	testkit.Eventually(t, "every packet that was sent", func() bool { return l.arrived()-f.before >= f.report.Packets })
 }
 
 // lossless ends the flow and fails the test if a packet was lost or overtaken.
@@ -193,7 +190,7 @@ func (l *lab) row(t *testing.T, a *loader.Attachment) bpf.DestRegs {
 func (l *lab) measured(t *testing.T, a *loader.Attachment) bpf.DestRegs {
 	t.Helper()
 	var d bpf.DestRegs
-	eventually(t, "stamps, echoes and decisions", func() bool {
+	testkit.Eventually(t, "stamps, echoes and decisions", func() bool {
 		r, found, err := a.Lookup(l.addr[1])
 		if err != nil {
 			t.Fatal(err)
@@ -202,16 +199,6 @@ func (l *lab) measured(t *testing.T, a *loader.Attachment) bpf.DestRegs {
 		return found && d.Caps&bpf.CapStamp != 0 && d.LastEchoT1Ns != 0 && d.Policy.Decisions > 0
 	})
 	return d
-}
-
-// eventually fails the test if it is not so within patience.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
 }
 
 // stat reads one counter.
@@ -249,7 +236,7 @@ func (n *node) killAgent(t *testing.T) {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the agent's end", func() bool { return !loader.AgentAlive(n.run, topo.IfName) })
+	testkit.Eventually(t, "the agent's end", func() bool { return !loader.AgentAlive(n.run, topo.IfName) })
 }
 
 func (n *node) agentLog(t testing.TB) string {

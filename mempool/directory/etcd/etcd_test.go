@@ -5,78 +5,59 @@ package etcd_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
 	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func open(t *testing.T, url string) *etcd.Directory {
 	t.Helper()
-	d, err := etcd.Open(url)
-	must(t, err)
+	d := testkit.Must1(etcd.Open(url))(t)
 	return d
-}
-
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func entry(name, address string, free int) directory.Server {
 	return directory.Server{Name: name, Address: address, SlabBytes: 4096, Slabs: 8, Free: free, Nodes: []directory.Node{{Name: "web1", Slabs: 8 - free}}}
 }
 
-// names waits until the directory lists servers.
+// waitNames waits until the directory lists servers.
 func waitNames(t *testing.T, d directory.Directory, want ...string) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		list, err := d.Servers(patient(t))
-		must(t, err)
+	testkit.Eventually(t, fmt.Sprintf("servers %v", want), func() error {
 		var names []string
-		for _, s := range list {
+		for _, s := range testkit.Must1(d.Servers(testkit.Context(t)))(t) {
 			names = append(names, s.Name)
 		}
-		if reflect.DeepEqual(names, want) {
-			return
+		if !slices.Equal(names, want) {
+			return fmt.Errorf("servers %v", names)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("servers %v, want %v", names, want)
-		}
-	}
+		return nil
+	})
 }
 
 // An entry is listed as it was written, changes, and ends. Pools with different paths do not see each other.
 func TestEntries(t *testing.T) {
 	e := etcdtest.Start(t)
-	d, ctx := open(t, e.URL), patient(t)
+	d, ctx := open(t, e.URL), testkit.Context(t)
 	two, err := d.Add(ctx, entry("s2", "10.0.0.2:7178", 3))
-	must(t, err)
+	testkit.Must(t, err)
 	one, err := d.Add(ctx, entry("s1", "10.0.0.1:7178", 8))
-	must(t, err)
-	must(t, two.Replace(ctx, entry("s2", "10.0.0.2:7178", 0)))
-	must(t, two.Renew(ctx))
+	testkit.Must(t, err)
+	testkit.Must(t, two.Replace(ctx, entry("s2", "10.0.0.2:7178", 0)))
+	testkit.Must(t, two.Renew(ctx))
 	list, err := d.Servers(ctx)
-	must(t, err)
+	testkit.Must(t, err)
 	if want := []directory.Server{entry("s1", "10.0.0.1:7178", 8), entry("s2", "10.0.0.2:7178", 0)}; !reflect.DeepEqual(list, want) {
 		t.Errorf("%+v, want %+v", list, want)
 	}
@@ -84,7 +65,7 @@ func TestEntries(t *testing.T) {
 	if err != nil || len(other) > 0 {
 		t.Errorf("another pool has %v (%v)", other, err)
 	}
-	must(t, one.Close(ctx))
+	testkit.Must(t, one.Close(ctx))
 	waitNames(t, d, "s2")
 	if err := one.Renew(ctx); !errors.Is(err, directory.ErrExpired) {
 		t.Errorf("Renew of an entry that was closed: %v", err)
@@ -97,18 +78,18 @@ func TestEntries(t *testing.T) {
 // Two servers cannot have one name. A server that was started again at its address takes its entry over, and
 // the earlier process cannot change it any more.
 func TestName(t *testing.T) {
-	d, ctx := open(t, etcdtest.Start(t).URL), patient(t)
+	d, ctx := open(t, etcdtest.Start(t).URL), testkit.Context(t)
 	first, err := d.Add(ctx, entry("s1", "10.0.0.1:7178", 8))
-	must(t, err)
+	testkit.Must(t, err)
 	if _, err := d.Add(ctx, entry("s1", "10.0.0.2:7178", 8)); !errors.Is(err, directory.ErrTaken) || !strings.Contains(err.Error(), "s1 is at 10.0.0.1:7178") {
 		t.Errorf("the name of another server: %v", err)
 	}
 	_, err = d.Add(ctx, entry("s1", "10.0.0.1:7178", 5))
-	must(t, err)
+	testkit.Must(t, err)
 	if err := first.Replace(ctx, entry("s1", "10.0.0.1:7178", 1)); !errors.Is(err, directory.ErrExpired) {
 		t.Errorf("an entry that was taken over is changed: %v", err)
 	}
-	must(t, first.Close(ctx))
+	testkit.Must(t, first.Close(ctx))
 	list, err := d.Servers(ctx)
 	if err != nil || len(list) != 1 || list[0].Free != 5 {
 		t.Errorf("%+v, %v", list, err)
@@ -122,7 +103,7 @@ func TestName(t *testing.T) {
 
 // Servers that race for a name: one has it.
 func TestRace(t *testing.T) {
-	d, ctx := open(t, etcdtest.Start(t).URL), patient(t)
+	d, ctx := open(t, etcdtest.Start(t).URL), testkit.Context(t)
 	errs := make(chan error)
 	for i := range 8 {
 		go func() {
@@ -147,11 +128,10 @@ func TestRace(t *testing.T) {
 // An entry whose server is gone ends by itself.
 func TestExpires(t *testing.T) {
 	d := open(t, etcdtest.Start(t).URL)
-	e, err := d.Add(patient(t), entry("s1", "10.0.0.1:7178", 8))
-	must(t, err)
+	e := testkit.Must1(d.Add(testkit.Context(t), entry("s1", "10.0.0.1:7178", 8)))(t)
 	waitNames(t, d, "s1")
 	waitNames(t, d)
-	if err := e.Renew(patient(t)); !errors.Is(err, directory.ErrExpired) {
+	if err := e.Renew(testkit.Context(t)); !errors.Is(err, directory.ErrExpired) {
 		t.Errorf("Renew of an entry that has expired: %v", err)
 	}
 }
@@ -168,19 +148,17 @@ func (r *reports) add(err error) {
 	r.list = append(r.list, err)
 }
 
-func (r *reports) wait(t *testing.T, count int) []error {
+func (r *reports) wait(t *testing.T, count int) (list []error) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	testkit.Eventually(t, fmt.Sprintf("%d reports", count), func() error {
 		r.mu.Lock()
-		list := append([]error{}, r.list...)
-		r.mu.Unlock()
-		if len(list) >= count {
-			return list
+		defer r.mu.Unlock()
+		if list = slices.Clone(r.list); len(list) < count {
+			return fmt.Errorf("%d: %v", len(list), list)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d reports, want %d: %v", len(list), count, list)
-		}
-	}
+		return nil
+	})
+	return list
 }
 
 // etcd is killed while a server is announced: this is reported once. When etcd is back, the server is listed again,
@@ -200,11 +178,11 @@ func TestKilled(t *testing.T) {
 		}
 		return entry("s1", "10.0.0.1:7178", now)
 	}, r.add)
-	must(t, err)
+	testkit.Must(t, err)
 	waitNames(t, d, "s1")
 
 	e.Kill()
-	if _, err := d.Servers(patient(t)); !errors.Is(err, directory.ErrUnreachable) || !strings.Contains(err.Error(), "does etcd run there?") {
+	if _, err := d.Servers(testkit.Context(t)); !errors.Is(err, directory.ErrUnreachable) || !strings.Contains(err.Error(), "does etcd run there?") {
 		t.Errorf("etcd is killed: %v", err)
 	}
 	if err := r.wait(t, 1)[0]; !errors.Is(err, directory.ErrUnreachable) {
@@ -216,16 +194,12 @@ func TestKilled(t *testing.T) {
 		t.Errorf("told after etcd is back: %v", err)
 	}
 	waitNames(t, d, "s1")
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		list, err := d.Servers(patient(t))
-		must(t, err)
-		if len(list) == 1 && list[0].Free == 2 {
-			break
+	testkit.Eventually(t, "one server with two free slabs", func() error {
+		if list := testkit.Must1(d.Servers(testkit.Context(t)))(t); len(list) != 1 || list[0].Free != 2 {
+			return fmt.Errorf("%+v", list)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v", list)
-		}
-	}
+		return nil
+	})
 	cancel()
 	wait()
 	waitNames(t, d)
@@ -235,15 +209,15 @@ func TestKilled(t *testing.T) {
 // asked then.
 func TestSilent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer l.Close()
 	silent := "http://" + l.Addr().String()
-	if _, err := open(t, silent).Servers(patient(t)); !errors.Is(err, directory.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := open(t, silent).Servers(testkit.Context(t)); !errors.Is(err, directory.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent member: %v", err)
 	}
 	d := open(t, silent+","+etcdtest.Start(t).URL)
-	_, err = d.Add(patient(t), entry("s1", "10.0.0.1:7178", 8))
-	must(t, err)
+	_, err = d.Add(testkit.Context(t), entry("s1", "10.0.0.1:7178", 8))
+	testkit.Must(t, err)
 	waitNames(t, d, "s1")
 }
 
@@ -261,7 +235,7 @@ func TestForeign(t *testing.T) {
 			w.WriteHeader(x.status)
 			_, _ = w.Write([]byte(x.body))
 		}))
-		if _, err := open(t, web.URL).Servers(patient(t)); err == nil || !strings.Contains(err.Error(), x.says) {
+		if _, err := open(t, web.URL).Servers(testkit.Context(t)); err == nil || !strings.Contains(err.Error(), x.says) {
 			t.Errorf("%d %s: %v", x.status, x.body, err)
 		}
 		web.Close()
@@ -271,7 +245,7 @@ func TestForeign(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kvs":[{"key":"L3NvZnRyb2NlLXhkcC9wb29sL3NlcnZlcnMvYQ==","value":"e30="},{"key":"L3NvZnRyb2NlLXhkcC9wb29sL3NlcnZlcnMvYQ==","value":"eA=="}]}`))
 	}))
 	defer web.Close()
-	if list, err := open(t, web.URL).Servers(patient(t)); err != nil || len(list) > 0 {
+	if list, err := open(t, web.URL).Servers(testkit.Context(t)); err != nil || len(list) > 0 {
 		t.Errorf("%v, %v", list, err)
 	}
 }

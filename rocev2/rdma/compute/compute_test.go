@@ -9,34 +9,17 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
-
-func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func open(t *testing.T) verbs.Device {
 	t.Helper()
-	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
-	must(t, err)
+	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
 	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
@@ -66,40 +49,26 @@ func (s *slow) Run(ctx context.Context, _ *task.Descriptor, _ [][]byte, out []by
 // serve runs a server until the test ends. reports has what it reports.
 func serve(t *testing.T, dev verbs.Device, c ServerConfig, e task.Config) (address string, reports chan error) {
 	t.Helper()
-	var err error
-	c.Executor, err = task.NewExecutor(e)
-	must(t, err)
+	c.Executor = testkit.Must1(task.NewExecutor(e))(t)
 	reports = make(chan error, 100)
 	c.Report = func(_ net.Addr, err error) { reports <- err }
-	s, err := Listen(patient(t), dev, "127.0.0.1:0", c)
-	must(t, err)
+	s := testkit.Must1(Listen(testkit.Context(t), dev, "127.0.0.1:0", c))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := receive(t, done); !errors.Is(err, context.Canceled) {
+		if err := testkit.Receive(t, "it ends", done); !errors.Is(err, context.Canceled) {
 			t.Errorf("Serve: %v", err)
 		}
-		must(t, c.Executor.Close(patient(t)))
+		testkit.Must(t, c.Executor.Close(testkit.Context(t)))
 	})
 	return s.Addr().String(), reports
 }
 
-func receive[T any](t *testing.T, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(patience):
-		t.Fatal("nothing happens")
-	}
-	return v
-}
-
 func dial(t *testing.T, dev verbs.Device, address string) *Client {
 	t.Helper()
-	c, err := Dial(patient(t), dev, address, ClientConfig{})
-	must(t, err)
+	c := testkit.Must1(Dial(testkit.Context(t), dev, address, ClientConfig{}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -107,8 +76,7 @@ func dial(t *testing.T, dev verbs.Device, address string) *Client {
 // operand registers memory of a client.
 func operand(t *testing.T, c *Client, b []byte, typ task.Type) task.Operand {
 	t.Helper()
-	o, err := c.Register(b, typ, task.Shape{uint32(len(b) / int(typ.Size()))})
-	must(t, err)
+	o := testkit.Must1(c.Register(b, typ, task.Shape{uint32(len(b) / int(typ.Size()))}))(t)
 	return o
 }
 
@@ -118,15 +86,15 @@ func TestClients(t *testing.T) {
 	at, reports := serve(t, dev, ServerConfig{}, task.Config{Cores: 2})
 	for n := range 3 {
 		c := dial(t, dev, at)
-		must(t, receive(t, reports))
+		testkit.Must(t, testkit.Receive(t, "a report", reports))
 		in, out := []byte{1, 0, 0, 0, byte(n), 0, 0, 0}, make([]byte, 8)
 		d := task.Descriptor{Kernel: task.KernelSum, Operands: []task.Operand{operand(t, c, in, task.Uint32)}, Result: operand(t, c, out, task.Uint64)}
-		must(t, c.Do(patient(t), &d))
+		testkit.Must(t, c.Do(testkit.Context(t), &d))
 		if got := binary.LittleEndian.Uint64(out); got != uint64(1+n) {
 			t.Errorf("client %d: %d", n, got)
 		}
 		d.Kernel = 99
-		if err := c.Do(patient(t), &d); !errors.Is(err, &task.Error{Status: task.StatusKernel}) {
+		if err := c.Do(testkit.Context(t), &d); !errors.Is(err, &task.Error{Status: task.StatusKernel}) {
 			t.Error(err)
 		}
 	}
@@ -137,20 +105,20 @@ func TestMaxClients(t *testing.T) {
 	dev := open(t)
 	at, reports := serve(t, dev, ServerConfig{MaxClients: 1}, task.Config{Cores: 1})
 	first := dial(t, dev, at)
-	must(t, receive(t, reports))
+	testkit.Must(t, testkit.Receive(t, "a report", reports))
 	var rejected *rdma.RejectedError
-	if _, err := Dial(patient(t), dev, at, ClientConfig{}); !errors.As(err, &rejected) || len(rejected.Private) == 0 {
+	if _, err := Dial(testkit.Context(t), dev, at, ClientConfig{}); !errors.As(err, &rejected) || len(rejected.Private) == 0 {
 		t.Errorf("a second client: %v", err)
 	}
-	must(t, first.Close())
-	if err := receive(t, reports); !errors.Is(err, rdma.ErrPeerClosed) {
+	testkit.Must(t, first.Close())
+	if err := testkit.Receive(t, "a report", reports); !errors.Is(err, rdma.ErrPeerClosed) {
 		t.Errorf("the server reports %v", err)
 	}
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	for { // the server may still release what the first one had
 		c, err := Dial(ctx, dev, at, ClientConfig{})
 		if err == nil {
-			must(t, c.Close())
+			testkit.Must(t, c.Close())
 			return
 		}
 		if !errors.As(err, &rejected) {
@@ -171,7 +139,7 @@ func TestClientGoes(t *testing.T) {
 func clientGoes(t *testing.T, depth int) {
 	dev := open(t)
 	kernels, s := task.Builtin(), newSlow()
-	must(t, kernels.Register(task.FirstOwnKernel, "slow", s))
+	testkit.Must(t, kernels.Register(task.FirstOwnKernel, "slow", s))
 	at, _ := serve(t, dev, ServerConfig{Depth: depth}, task.Config{Cores: 1, Kernels: kernels})
 	gone, stays := dial(t, dev, at), dial(t, dev, at)
 	out := make([]byte, 8)
@@ -180,10 +148,10 @@ func clientGoes(t *testing.T, depth int) {
 	for range cap(failed) {
 		go func() { d := d; failed <- gone.Do(context.Background(), &d) }()
 	}
-	receive(t, s.started)
-	must(t, gone.Close())
+	testkit.Receive(t, "it starts", s.started)
+	testkit.Must(t, gone.Close())
 	for range cap(failed) {
-		if err := receive(t, failed); err == nil {
+		if err := testkit.Receive(t, "it fails", failed); err == nil {
 			t.Error("a task of a client that has gone succeeds")
 		}
 	}
@@ -191,7 +159,7 @@ func clientGoes(t *testing.T, depth int) {
 	d = task.Descriptor{
 		Kernel: task.KernelSum, Operands: []task.Operand{operand(t, stays, []byte{40, 2}, task.Uint8)}, Result: operand(t, stays, sum, task.Uint64),
 	}
-	must(t, stays.Do(patient(t), &d))
+	testkit.Must(t, stays.Do(testkit.Context(t), &d))
 	if n := s.runs.Load(); n != 1 || sum[0] != 42 || out[0] != 0 {
 		t.Errorf("depth %d: %d started, the other client has %d, and %d was written", depth, n, sum[0], out[0])
 	}
@@ -202,12 +170,10 @@ func clientGoes(t *testing.T, depth int) {
 func TestForeignMemory(t *testing.T) {
 	dev := open(t)
 	var shared task.Regions
-	pd, err := dev.AllocPD()
-	must(t, err)
+	pd := testkit.Must1(dev.AllocPD())(t)
 	memory := []byte{1, 2, 3, 4, 5, 6, 7, 8}
-	mr, err := pd.RegMR(memory, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-	must(t, err)
-	must(t, shared.Add(mr, memory, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
+	mr := testkit.Must1(pd.RegMR(memory, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite))(t)
+	testkit.Must(t, shared.Add(mr, memory, verbs.AccessRemoteRead|verbs.AccessRemoteWrite))
 	at, _ := serve(t, dev, ServerConfig{Memory: &shared}, task.Config{Cores: 1})
 	a, b := dial(t, dev, at), dial(t, dev, at)
 	there := task.Operand{VA: mr.VA(), Length: 8, Key: mr.RKey(), Type: task.Uint8, Shape: task.Shape{8}}
@@ -224,19 +190,19 @@ func TestForeignMemory(t *testing.T) {
 		wrong := add
 		wrong.Operands = []task.Operand{ones, there}
 		change(&wrong.Operands[1])
-		if err := a.Do(patient(t), &wrong); !errors.Is(err, &task.Error{Status: task.StatusAccess}) {
+		if err := a.Do(testkit.Context(t), &wrong); !errors.Is(err, &task.Error{Status: task.StatusAccess}) {
 			t.Errorf("%s: %v", what, err)
 		}
 		wrong = add
 		change(&wrong.Result)
-		if err := a.Do(patient(t), &wrong); !errors.Is(err, &task.Error{Status: task.StatusAccess}) {
+		if err := a.Do(testkit.Context(t), &wrong); !errors.Is(err, &task.Error{Status: task.StatusAccess}) {
 			t.Errorf("%s of the result: %v", what, err)
 		}
 	}
 	if memory[0] != 1 || memory[7] != 8 {
 		t.Errorf("written: %d", memory)
 	}
-	must(t, a.Do(patient(t), &add))
+	testkit.Must(t, a.Do(testkit.Context(t), &add))
 	if memory[0] != 2 || memory[7] != 9 {
 		t.Errorf("the right task: %d", memory)
 	}
@@ -245,32 +211,30 @@ func TestForeignMemory(t *testing.T) {
 // Calls after the end of the server, or of the client, return errors.
 func TestEnds(t *testing.T) {
 	dev := open(t)
-	e, err := task.NewExecutor(task.Config{Cores: 1})
-	must(t, err)
-	s, err := Listen(patient(t), dev, "127.0.0.1:0", ServerConfig{Executor: e})
-	must(t, err)
+	e := testkit.Must1(task.NewExecutor(task.Config{Cores: 1}))(t)
+	s := testkit.Must1(Listen(testkit.Context(t), dev, "127.0.0.1:0", ServerConfig{Executor: e}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
 	c := dial(t, dev, s.Addr().String())
 	cancel()
-	if err := receive(t, done); !errors.Is(err, context.Canceled) {
+	if err := testkit.Receive(t, "it ends", done); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	d := task.Descriptor{Kernel: task.KernelMax, Operands: []task.Operand{operand(t, c, []byte{1}, task.Uint8)}, Result: operand(t, c, []byte{0}, task.Uint8)}
 	var status *task.Error
-	if err := c.Do(patient(t), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
+	if err := c.Do(testkit.Context(t), &d); err == nil || errors.As(err, &status) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the server has gone: %v", err)
 	}
-	must(t, c.Close())
+	testkit.Must(t, c.Close())
 	if err := c.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed twice: %v", err)
 	}
 	if _, err := c.Register(make([]byte, 8), task.Uint8, task.Shape{8}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("registered after Close: %v", err)
 	}
-	must(t, e.Close(patient(t)))
-	if _, err := Listen(patient(t), dev, ":0", ServerConfig{}); err == nil {
+	testkit.Must(t, e.Close(testkit.Context(t)))
+	if _, err := Listen(testkit.Context(t), dev, ":0", ServerConfig{}); err == nil {
 		t.Error("a server without an executor")
 	}
 }

@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// patience bounds waits: it only ends tests that have failed.
-const patience = 2 * time.Minute
+	"github.com/softroce/softroce-xdp/internal/testkit"
+)
 
 // fullSocket returns a listener whose queue is full.
 func fullSocket(t *testing.T) (l *net.UnixListener, path string) {
@@ -66,13 +65,7 @@ func start(ctx context.Context, path string) <-chan dialed {
 
 func result(t *testing.T, c <-chan dialed) dialed {
 	t.Helper()
-	select {
-	case d := <-c:
-		return d
-	case <-time.After(patience):
-		t.Fatal("Dial does not return")
-		return dialed{}
-	}
+	return testkit.Receive(t, "Dial returns", c)
 }
 
 // Dial waits while the queue of the server is full, and connects when there is room. The connection has no

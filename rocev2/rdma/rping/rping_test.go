@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -23,11 +24,9 @@ func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	dev, err := cmpeer.Open(cmpeer.Config{})
-	must(t, err)
-	t.Cleanup(func() { must(t, dev.Close()) })
-	l, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rping.Options()...)
-	must(t, err)
+	dev := testkit.Must1(cmpeer.Open(cmpeer.Config{}))(t)
+	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
+	l := testkit.Must1(rdma.Listen(ctx, dev, "127.0.0.1:0", rping.Options()...))(t)
 	t.Cleanup(func() { _ = l.Close() }) // the device may have ended
 	got := make(chan *rdma.Conn, 1)
 	go func() {
@@ -37,33 +36,23 @@ func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
 		}
 		got <- c
 	}()
-	dialed, err = rdma.Dial(ctx, dev, l.Addr().String(), rping.Options()...)
-	must(t, err)
+	dialed = testkit.Must1(rdma.Dial(ctx, dev, l.Addr().String(), rping.Options()...))(t)
 	if accepted = <-got; accepted == nil {
 		t.FailNow()
 	}
 	return ctx, dialed, accepted
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func newClient(t *testing.T, c *rdma.Conn) *rping.Client {
 	t.Helper()
-	client, err := rping.NewClient(c)
-	must(t, err)
+	client := testkit.Must1(rping.NewClient(c))(t)
 	t.Cleanup(func() { _ = client.Close() }) // a test may have done so
 	return client
 }
 
 func newServer(t *testing.T, c *rdma.Conn) *rping.Server {
 	t.Helper()
-	server, err := rping.NewServer(c)
-	must(t, err)
+	server := testkit.Must1(rping.NewServer(c))(t)
 	t.Cleanup(func() { _ = server.Close() }) // a test may have done so
 	return server
 }
@@ -81,13 +70,13 @@ func TestRoundTrips(t *testing.T) {
 			}
 			served <- err
 		}()
-		must(t, client.Ping(ctx, data, true))
-		must(t, <-served)
+		testkit.Must(t, client.Ping(ctx, data, true))
+		testkit.Must(t, <-served)
 	}
 	if err := client.Ping(ctx, make([]byte, rping.MaxSize+1), true); err == nil {
 		t.Error("too many bytes were sent")
 	}
-	must(t, client.Close())
+	testkit.Must(t, client.Close())
 	if _, err := server.Answer(ctx); !errors.Is(err, io.EOF) {
 		t.Errorf("after the end: %v, want io.EOF", err)
 	}
@@ -109,7 +98,7 @@ func TestWrongData(t *testing.T) {
 		}
 	}()
 	t.Cleanup(func() { _ = accepted.Close() })
-	must(t, client.Ping(ctx, []byte("not looked at"), false))
+	testkit.Must(t, client.Ping(ctx, []byte("not looked at"), false))
 	for _, data := range []string{"a text", "\x00\x00"} {
 		if err := client.Ping(ctx, []byte(data), true); !errors.Is(err, rping.ErrData) || !strings.Contains(err.Error(), "byte 0 of") {
 			t.Errorf("%q: %v, want ErrData", data, err)
@@ -141,8 +130,7 @@ func TestBadClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, dialed, accepted := pair(t)
 			server := newServer(t, accepted)
-			r, err := dialed.Register(make([]byte, 64), verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-			must(t, err)
+			r := testkit.Must1(dialed.Register(make([]byte, 64), verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite))(t)
 			served := make(chan error, 1)
 			go func() {
 				_, err := server.Answer(ctx)
@@ -152,19 +140,19 @@ func TestBadClients(t *testing.T) {
 				var b [16]byte
 				if i > 0 {
 					_, err := dialed.Recv(ctx, b[:])
-					must(t, err)
+					testkit.Must(t, err)
 				}
 				if m == nil {
-					must(t, dialed.Close())
+					testkit.Must(t, dialed.Close())
 					continue
 				}
-				must(t, dialed.Send(ctx, m))
+				testkit.Must(t, dialed.Send(ctx, m))
 			}
 			if err := <-served; err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, io.EOF) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 			_ = dialed.Close() // some have
-			must(t, r.Deregister())
+			testkit.Must(t, r.Deregister())
 		})
 	}
 }
@@ -178,7 +166,7 @@ func TestBadServers(t *testing.T) {
 	if err := client.Ping(short, []byte("x"), true); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want the end of the context", err)
 	}
-	must(t, accepted.Close())
+	testkit.Must(t, accepted.Close())
 	if err := client.Ping(ctx, []byte("x"), true); !errors.Is(err, rdma.ErrPeerClosed) {
 		t.Errorf("%v, want ErrPeerClosed", err)
 	}

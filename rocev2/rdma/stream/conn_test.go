@@ -18,20 +18,12 @@ import (
 	"golang.org/x/net/nettest"
 	"pgregory.net/rapid"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/stream"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
-
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
-
-func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func openLoop(t testing.TB) *cmpeer.LoopDevice {
 	t.Helper()
@@ -73,7 +65,7 @@ func connect(ctx context.Context, dev verbs.Device, client, server []stream.Opti
 
 func pair(t testing.TB, dev verbs.Device, list ...stream.Option) (a, b *stream.Conn) {
 	t.Helper()
-	a, b, err := connect(patient(t), dev, list, list)
+	a, b, err := connect(testkit.Context(t), dev, list, list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +76,7 @@ func pair(t testing.TB, dev verbs.Device, list ...stream.Option) (a, b *stream.C
 func TestNettest(t *testing.T) {
 	dev := openLoop(t)
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
+		ctx := testkit.Context(t)
 		a, b, err := connect(ctx, dev, nil, nil)
 		if err != nil {
 			return nil, nil, nil, err
@@ -115,8 +106,7 @@ func rnrs(t interface{ Fatalf(string, ...any) }, dev *cmpeer.LoopDevice) uint64 
 func TestFlowControl(t *testing.T) {
 	dev := openLoop(t)
 	rapid.Check(t, func(r *rapid.T) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
+		ctx := testkit.Context(t)
 		before := rnrs(t, dev)
 		smallest := 1 << 20 // buffer, so that no run has more than 300 messages in a direction
 		window := func(name string) []stream.Option {
@@ -233,7 +223,7 @@ func TestCloseWriteWakes(t *testing.T) {
 			_, err := a.Write(make([]byte, 2)) // the peer has one buffer of one byte
 			written <- err
 		}()
-		for ctx := patient(t); counter(t, dev, "sent_pkts") == before && ctx.Err() == nil; {
+		for ctx := testkit.Context(t); counter(t, dev, "sent_pkts") == before && ctx.Err() == nil; {
 			time.Sleep(10 * time.Microsecond)
 		}
 		closed := make(chan error, 1)
@@ -242,13 +232,8 @@ func TestCloseWriteWakes(t *testing.T) {
 			result <-chan error
 			want   error
 		}{{written, net.ErrClosed}, {closed, nil}} {
-			select {
-			case err := <-x.result:
-				if !errors.Is(err, x.want) {
-					t.Errorf("%v, want %v", err, x.want)
-				}
-			case <-time.After(patience):
-				t.Fatal("it still waits")
+			if err := testkit.Receive(t, "it returns", x.result); !errors.Is(err, x.want) {
+				t.Errorf("%v, want %v", err, x.want)
 			}
 		}
 	}
@@ -257,7 +242,7 @@ func TestCloseWriteWakes(t *testing.T) {
 // A peer that disconnects without its last message is an error, not an end.
 func TestDisconnected(t *testing.T) {
 	dev := openLoop(t)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	l, err := stream.Listen(ctx, dev, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +274,7 @@ func TestDisconnected(t *testing.T) {
 // A listener of streams rejects what is none.
 func TestNoStream(t *testing.T) {
 	dev := openLoop(t)
-	ctx := patient(t)
+	ctx := testkit.Context(t)
 	l, err := stream.Listen(ctx, dev, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/stream"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -15,7 +16,7 @@ import (
 // A peer that sends and takes no message, so that credits cannot be returned, keeps neither Read nor
 // Close from returning.
 func TestPeerThatTakesNothing(t *testing.T) {
-	ctx, dev := patient(t), openLoop(t)
+	ctx, dev := testkit.Context(t), openLoop(t)
 	hello := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16([]byte("SRS1"), 2), 1024)
 	l, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithRecvBuffers(1), rdma.WithMaxMessage(1024), rdma.WithPrivate(hello))
 	if err != nil {

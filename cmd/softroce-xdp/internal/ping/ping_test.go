@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
@@ -22,13 +23,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // place is a device and a server on it.
 type place struct {
@@ -42,8 +36,7 @@ type place struct {
 func (p *place) serve(t *testing.T, ctx context.Context, address string, more ...rdma.Option) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	l, err := rdma.Listen(ctx, p.dev, address, append(rping.Options(), more...)...)
-	must(t, err)
+	l := testkit.Must1(rdma.Listen(ctx, p.dev, address, append(rping.Options(), more...)...))(t)
 	_, p.port, _ = net.SplitHostPort(l.Addr().String())
 	done := make(chan error, 1)
 	go func() {
@@ -57,7 +50,7 @@ func (p *place) serve(t *testing.T, ctx context.Context, address string, more ..
 		cancel()
 		return errors.Join(<-done, l.Close())
 	})
-	t.Cleanup(func() { must(t, p.stop()) })
+	t.Cleanup(func() { testkit.Must(t, p.stop()) })
 }
 
 // count is how often the server has said something.
@@ -71,9 +64,8 @@ func newPlace(t *testing.T) (context.Context, *place) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	dev, err := cmpeer.Open(cmpeer.Config{CM: cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millisecond}})
-	must(t, err)
-	t.Cleanup(func() { must(t, dev.Close()) })
+	dev := testkit.Must1(cmpeer.Open(cmpeer.Config{CM: cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millisecond}}))(t)
+	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
 	return ctx, &place{dev: dev}
 }
 
@@ -87,16 +79,14 @@ func (p *place) client(host string, count uint64, report func(Trip)) *Client {
 // With encryption both ends need the key of the other one; a plain client is told why it is refused.
 func TestEncryptedPing(t *testing.T) {
 	ctx, p := newPlace(t)
-	id, err := seal.NewIdentity()
-	must(t, err)
+	id := testkit.Must1(seal.NewIdentity())(t)
 	encrypted := rdma.WithEncryption(rdma.Encryption{
 		Identity: id, Peers: func(netip.Addr) []seal.PublicKey { return []seal.PublicKey{id.Public()} },
 	})
 	p.serve(t, ctx, ":0", encrypted)
 	c := p.client("127.0.0.1", 5, func(Trip) {})
 	c.Options = []rdma.Option{encrypted}
-	s, err := c.Run(ctx)
-	must(t, err)
+	s := testkit.Must1(c.Run(ctx))(t)
 	if s.Answered != 5 {
 		t.Errorf("%+v", s)
 	}
@@ -116,8 +106,8 @@ func TestPing(t *testing.T) {
 			}
 			seqs = append(seqs, x.Seq)
 		}).Run(ctx)
-		must(t, err)
-		must(t, s.Err())
+		testkit.Must(t, err)
+		testkit.Must(t, s.Err())
 		if fmt.Sprint(seqs) != "[1 2 3 4 5]" || s.Sent != 5 || s.Answered != 5 || s.Lost+s.Wrong != 0 ||
 			s.Min <= 0 || s.Min > s.Avg || s.Avg > s.Max || s.P99 < s.Min || s.P99 > s.Max {
 			t.Errorf("%v: %+v", seqs, s)
@@ -159,7 +149,7 @@ func TestServerRestarts(t *testing.T) {
 		case x.Err == nil && lost > 0:
 			cancel()
 		case x.Err == nil && x.Seq == 3:
-			must(t, p.stop())
+			testkit.Must(t, p.stop())
 		case x.Err != nil:
 			lost++
 			if strings.Contains(x.Err.Error(), "nobody listens at this port") {
@@ -169,7 +159,7 @@ func TestServerRestarts(t *testing.T) {
 			}
 		}
 	}).Run(ctx)
-	must(t, err)
+	testkit.Must(t, err)
 	if s.Lost != lost || s.Answered != s.Sent-lost || refused < 2 || s.Err() == nil {
 		t.Errorf("%+v, %d lost, %d refused", s, lost, refused)
 	}
@@ -183,15 +173,15 @@ func TestInterrupted(t *testing.T) {
 	c := p.client("127.0.0.1", 0, func(Trip) { cancel() })
 	c.Plan.Interval = time.Hour
 	s, err := c.Run(inner)
-	must(t, err)
-	must(t, s.Err())
+	testkit.Must(t, err)
+	testkit.Must(t, s.Err())
 	if s.Sent != 1 || s.Answered != 1 {
 		t.Errorf("%+v", s)
 	}
-	must(t, p.stop())
+	testkit.Must(t, p.stop())
 
 	l, err := rdma.Listen(ctx, p.dev, ":"+p.port, rping.Options()...) // accepts, and is silent
-	must(t, err)
+	testkit.Must(t, err)
 	defer l.Close()
 	inner, cancel = context.WithCancel(ctx)
 	go func() {
@@ -249,7 +239,7 @@ func TestDeviceIsOpenedAgain(t *testing.T) {
 	c := first.client("127.0.0.1", 0, func(x Trip) {
 		switch {
 		case x.Err == nil && x.Seq == 3:
-			must(t, first.dev.Close())
+			testkit.Must(t, first.dev.Close())
 			<-serves
 		case x.Err != nil:
 			lost++
@@ -258,13 +248,12 @@ func TestDeviceIsOpenedAgain(t *testing.T) {
 		}
 	})
 	c.Reopen = func(context.Context) (verbs.Device, error) { return second.dev, nil }
-	s, err := c.Run(ctx)
-	must(t, err)
+	s := testkit.Must1(c.Run(ctx))(t)
 	if s.Answered != s.Sent-uint64(lost) || lost == 0 || c.Device != verbs.Device(second.dev) || attempts.Load() != 3 {
 		t.Errorf("%+v, %d lost, %d attempts to open", s, lost, attempts.Load())
 	}
 	stop()
-	must(t, <-ended)
+	testkit.Must(t, <-ended)
 }
 
 // A device that cannot be opened again ends the server, with both reasons.
@@ -273,7 +262,7 @@ func TestDeviceStaysAway(t *testing.T) {
 	server := Server{
 		Device: p.dev, Address: "127.0.0.1:7174", Options: rping.Options(), Tell: func(string) {},
 		Reopen:    func(context.Context) (verbs.Device, error) { return nil, rdma.ErrNoNIC },
-		Listening: func(net.Addr) { must(t, p.dev.Close()) },
+		Listening: func(net.Addr) { testkit.Must(t, p.dev.Close()) },
 	}
 	if err := server.Run(ctx); !errors.Is(err, rdma.ErrNoNIC) || !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
@@ -303,7 +292,7 @@ func TestSummary(t *testing.T) {
 		s.add(Trip{Time: time.Duration(i+1) * time.Millisecond})
 	}
 	s.Write(&b)
-	must(t, s.Err())
+	testkit.Must(t, s.Err())
 	s.add(Trip{Time: time.Hour, Err: errors.New("gone")})
 	s.Write(&b)
 	if err := s.Err(); err == nil || err.Error() != "1 of 101 round trips lost" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 )
 
@@ -16,7 +17,7 @@ func TestDestroyed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := newNetwork(t, 4)
 			x, y := a.open(t), b.open(t)
-			must(t, y.Listen(port, 0))
+			testkit.Must(t, y.Listen(port, 0))
 			kept, _ := connectPair(t, x, y, 0x70, 0x71)
 			idX, idY := connectPair(t, x, y, 0x80, 0x81)
 			if passive {
@@ -33,7 +34,7 @@ func TestDestroyed(t *testing.T) {
 				}
 				await(t, end.s, cm.Gone)
 			}
-			must(t, x.Disconnect(kept, nil))
+			testkit.Must(t, x.Disconnect(kept, nil))
 		})
 	}
 }
@@ -43,10 +44,10 @@ func TestDestroyedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newNetwork(t, 5)
 		x, y := a.open(t), b.open(t)
-		must(t, y.Listen(port, 0))
+		testkit.Must(t, y.Listen(port, 0))
 		p := params()
 		_, err := x.Connect(p)
-		must(t, err)
+		testkit.Must(t, err)
 		request := await(t, y, cm.Request)
 		a.svc.Destroyed(p.QPN)
 		a.svc.Destroyed(p.QPN)
@@ -70,14 +71,13 @@ func connectPair(t *testing.T, x, y cm.Session, qpnX, qpnY uint32) (idX, idY cm.
 	t.Helper()
 	p := params()
 	p.QPN = qpnX
-	idX, err := x.Connect(p)
-	must(t, err)
+	idX = testkit.Must1(x.Connect(p))(t)
 	e := await(t, y, cm.Request)
 	path := e.Path
 	path.Local.QPN = qpnY
-	must(t, y.Accept(e.ID, path, nil))
+	testkit.Must(t, y.Accept(e.ID, path, nil))
 	await(t, x, cm.Reply)
-	must(t, x.Ready(idX, nil))
+	testkit.Must(t, x.Ready(idX, nil))
 	await(t, x, cm.Established)
 	await(t, y, cm.Established)
 	return idX, e.ID

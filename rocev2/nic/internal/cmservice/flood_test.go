@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
@@ -17,7 +18,7 @@ func TestRequestsToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newNetwork(t, 8)
 		x := a.open(t)
-		must(t, x.Listen(port, 0))
+		testkit.Must(t, x.Listen(port, 0))
 		a.gate = make(chan struct{})
 		go func() { _ = x.Listen(port+1, 0) }()
 		synctest.Wait() // the goroutine of the service stands at the gate
@@ -43,6 +44,6 @@ func TestRequestsToNobody(t *testing.T) {
 		if again := a.svc.Counters(); again.Dropped != c.Dropped {
 			t.Errorf("%d more were dropped after the queue was empty", again.Dropped-c.Dropped)
 		}
-		must(t, x.Unlisten(port))
+		testkit.Must(t, x.Unlisten(port))
 	})
 }

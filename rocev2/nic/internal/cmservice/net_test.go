@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
@@ -116,16 +117,8 @@ func (e *end) keysOn() int {
 
 func (e *end) open(t *testing.T) cm.Session {
 	t.Helper()
-	s, err := e.svc.Open()
-	must(t, err)
+	s := testkit.Must1(e.svc.Open())(t)
 	return s
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func wantErr(t *testing.T, err, want error) {
@@ -170,17 +163,16 @@ func params() cm.ConnectParams {
 func accept(t *testing.T, s cm.Session, e cm.Event, qpn uint32) {
 	t.Helper()
 	e.Path.Local.QPN, e.Path.Remote.PSN = qpn, 0x222222
-	must(t, s.Accept(e.ID, e.Path, nil))
+	testkit.Must(t, s.Accept(e.ID, e.Path, nil))
 }
 
 // connected connects two sessions and returns the IDs of both ends.
 func connected(t *testing.T, a, b cm.Session) (idA, idB cm.ID) {
 	t.Helper()
-	idA, err := a.Connect(params())
-	must(t, err)
+	idA = testkit.Must1(a.Connect(params()))(t)
 	req := await(t, b, cm.Request)
 	accept(t, b, req, 0x66)
-	must(t, a.Ready(await(t, a, cm.Reply).ID, nil))
+	testkit.Must(t, a.Ready(await(t, a, cm.Reply).ID, nil))
 	await(t, a, cm.Established)
 	await(t, b, cm.Established)
 	return idA, req.ID

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
@@ -18,7 +19,7 @@ func TestRequestsWaitForTheirPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newNetwork(t, 1)
 		x, y := a.open(t), b.open(t)
-		must(t, y.Listen(port, 1))
+		testkit.Must(t, y.Listen(port, 1))
 		var resolved []func()
 		b.reach = func(then func()) bool {
 			resolved = append(resolved, then)
@@ -26,7 +27,7 @@ func TestRequestsWaitForTheirPath(t *testing.T) {
 		}
 		p := params()
 		_, err := x.Connect(p)
-		must(t, err)
+		testkit.Must(t, err)
 		synctest.Wait()
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
@@ -35,7 +36,7 @@ func TestRequestsWaitForTheirPath(t *testing.T) {
 		}
 		p.QPN++
 		second, err := x.Connect(p)
-		must(t, err)
+		testkit.Must(t, err)
 		req := await(t, y, cm.Request)
 		if req.Path.Remote.QPN != p.QPN {
 			t.Errorf("the request of QPN %#x", req.Path.Remote.QPN)
@@ -60,7 +61,7 @@ func TestDoubtedRequestsLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newNetwork(t, 8)
 		x := a.open(t)
-		must(t, x.Listen(port, 0))
+		testkit.Must(t, x.Listen(port, 0))
 		a.gate = make(chan struct{})
 		go func() { _ = x.Listen(port+1, 0) }()
 		synctest.Wait() // the goroutine of the service stands at the gate
@@ -78,7 +79,7 @@ func TestDoubtedRequestsLeaveRoom(t *testing.T) {
 		if c.Arrived != cmservice.MaxArrived || c.Dropped != cmservice.MaxArrived/4*5 || c.Unowned != cmservice.MaxArrived/4 {
 			t.Errorf("%d messages arrived, %d were dropped, %d are no requests", c.Arrived, c.Dropped, c.Unowned)
 		}
-		must(t, x.Unlisten(port))
+		testkit.Must(t, x.Unlisten(port))
 	})
 }
 
@@ -89,7 +90,7 @@ func TestEncryptedQueuePair(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := newNetwork(t, 1)
 				x, y := a.open(t), b.open(t)
-				must(t, y.Listen(port, 0))
+				testkit.Must(t, y.Listen(port, 0))
 				var req mad.Header
 				b.net.proof = cm.Proven
 				a.lose = func(h mad.Header) bool {

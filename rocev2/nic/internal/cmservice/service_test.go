@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
@@ -26,16 +27,16 @@ func TestConnect(t *testing.T) {
 					a.net.proof = cm.Proven
 				}
 				x, y := a.open(t), b.open(t)
-				must(t, y.Listen(port, 0))
+				testkit.Must(t, y.Listen(port, 0))
 				id, _ := connected(t, x, y)
-				must(t, x.Disconnect(id, nil))
+				testkit.Must(t, x.Disconnect(id, nil))
 				await(t, x, cm.Disconnected)
 				await(t, x, cm.Gone)
 				wantErr(t, x.Disconnect(id, nil), cm.ErrID)
 				if a.keysOn() != 0 {
 					t.Errorf("%d keys are still on at the active end", a.keysOn())
 				}
-				must(t, y.Unlisten(port))
+				testkit.Must(t, y.Unlisten(port))
 			})
 		}
 	}
@@ -46,12 +47,12 @@ func TestOwnership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newNetwork(t, 1)
 		x, y, other := a.open(t), b.open(t), b.open(t)
-		must(t, y.Listen(port, 0))
+		testkit.Must(t, y.Listen(port, 0))
 		wantErr(t, other.Listen(port, 0), cm.ErrInUse)
 		if other.Unlisten(port) == nil {
 			t.Error("another session has ended the listener")
 		}
-		must(t, other.Listen(port+1, 0))
+		testkit.Must(t, other.Listen(port+1, 0))
 		_, id := connected(t, x, y)
 		for name, err := range map[string]error{
 			"Accept": other.Accept(id, cm.Path{}, nil), "Ready": other.Ready(id, nil), "Reject": other.Reject(id, nil),
@@ -65,8 +66,8 @@ func TestOwnership(t *testing.T) {
 		p := params()
 		p.Service, p.QPN = port+1, 0x56
 		_, err := x.Connect(p)
-		must(t, err)
-		must(t, other.Reject(await(t, other, cm.Request).ID, nil))
+		testkit.Must(t, err)
+		testkit.Must(t, other.Reject(await(t, other, cm.Request).ID, nil))
 		await(t, other, cm.Gone)
 		await(t, x, cm.Failed)
 		await(t, x, cm.Gone)
@@ -80,19 +81,19 @@ func TestCloseSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newNetwork(t, 2)
 		x, y := a.open(t), b.open(t)
-		must(t, y.Listen(port, 0))
+		testkit.Must(t, y.Listen(port, 0))
 		connected(t, x, y)
 		p := params()
 		p.QPN = 0x56
 		_, err := x.Connect(p) // which stays unanswered
-		must(t, err)
+		testkit.Must(t, err)
 		await(t, y, cm.Request)
-		must(t, y.Close())
+		testkit.Must(t, y.Close())
 		if _, ok := <-y.Events(); ok {
 			t.Error("an event after Close")
 		}
 		wantErr(t, y.Listen(port, 0), verbs.ErrClosed)
-		must(t, y.Close())
+		testkit.Must(t, y.Close())
 		got := map[cm.Kind]int{}
 		for range 4 {
 			got[(<-x.Events()).Kind]++
@@ -101,8 +102,8 @@ func TestCloseSession(t *testing.T) {
 			t.Errorf("the peer got %v", got)
 		}
 		z := b.open(t)
-		must(t, z.Listen(port, 0))
-		must(t, z.Unlisten(port))
+		testkit.Must(t, z.Listen(port, 0))
+		testkit.Must(t, z.Unlisten(port))
 		time.Sleep(time.Hour)
 		if n := a.keysOn() + b.keysOn(); n != 0 {
 			t.Errorf("%d keys are still on", n)
@@ -115,14 +116,14 @@ func TestCloseService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newNetwork(t, 3)
 		x, y := a.open(t), b.open(t)
-		must(t, y.Listen(port, 0))
+		testkit.Must(t, y.Listen(port, 0))
 		connected(t, x, y)
 		b.svc.Close()
 		if _, ok := <-y.Events(); ok {
 			t.Error("an event after Close")
 		}
 		wantErr(t, y.Listen(port+1, 0), verbs.ErrClosed)
-		must(t, y.Close())
+		testkit.Must(t, y.Close())
 		if _, err := b.svc.Open(); !errors.Is(err, verbs.ErrClosed) {
 			t.Errorf("opened: %v", err)
 		}
@@ -139,11 +140,11 @@ func TestArrived(t *testing.T) {
 		a, b := newNetwork(t, 4)
 		a.lose = func(h mad.Header) bool { return h.Attr() == mad.AttrRTU }
 		x, y := a.open(t), b.open(t)
-		must(t, y.Listen(port, 0))
+		testkit.Must(t, y.Listen(port, 0))
 		_, err := x.Connect(params())
-		must(t, err)
+		testkit.Must(t, err)
 		accept(t, y, await(t, y, cm.Request), 0x66)
-		must(t, x.Ready(await(t, x, cm.Reply).ID, nil))
+		testkit.Must(t, x.Ready(await(t, x, cm.Reply).ID, nil))
 		await(t, x, cm.Established)
 		b.svc.Arrived(0x77) // of another queue pair
 		synctest.Wait()
@@ -163,8 +164,8 @@ func TestSlowSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newNetwork(t, 5)
 		x, slow, y := a.open(t), b.open(t), b.open(t)
-		must(t, slow.Listen(port, 1<<20))
-		must(t, y.Listen(port+1, 0))
+		testkit.Must(t, slow.Listen(port, 1<<20))
+		testkit.Must(t, y.Listen(port+1, 0))
 		go func() {
 			for range x.Events() {
 			}
@@ -174,7 +175,7 @@ func TestSlowSession(t *testing.T) {
 		for i := range requests {
 			p.QPN = uint32(1000 + i)
 			_, err := x.Connect(p)
-			must(t, err)
+			testkit.Must(t, err)
 		}
 		time.Sleep(100 * time.Millisecond) // all have arrived, none was repeated
 		c := b.svc.Counters()
@@ -183,7 +184,7 @@ func TestSlowSession(t *testing.T) {
 		}
 		p.Service, p.QPN = port+1, 0x99
 		_, err := x.Connect(p)
-		must(t, err)
+		testkit.Must(t, err)
 		await(t, y, cm.Request)
 		// What was reported before is there, in order; then the repetitions of the rest come.
 		for range 2 * cmservice.MaxEvents {
@@ -205,7 +206,7 @@ func TestSteerRefused(t *testing.T) {
 		_, err = x.Resolve(cm.ResolveParams{Local: addrA, Peer: addrB, Service: port})
 		wantErr(t, err, full)
 		a.refuses(nil)
-		must(t, x.Listen(port, 0))
+		testkit.Must(t, x.Listen(port, 0))
 		nothing(t, x)
 	})
 }
@@ -230,8 +231,8 @@ func TestCallsWhileClosing(t *testing.T) {
 		synctest.Wait() // the next turn has the second call and Close, and stands at the gate
 		third := listen(3)
 		close(a.gate)
-		must(t, <-first)
-		must(t, <-second)
+		testkit.Must(t, <-first)
+		testkit.Must(t, <-second)
 		wantErr(t, <-third, verbs.ErrClosed)
 	})
 }

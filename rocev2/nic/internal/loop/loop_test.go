@@ -4,10 +4,13 @@ package loop
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // fakeLoop counts work that goroutines leave, and who runs it.
@@ -64,17 +67,10 @@ func (l *fakeLoop) Finish()              { close(l.finished) }
 func (l *fakeLoop) NothingPending() bool { return l.work.Load() == 0 && !l.stop.Load() }
 func (l *fakeLoop) Urgent() bool         { return l.urgent.Load() > 0 || l.stop.Load() }
 
-// patience is how long something may take that comes at once on an idle machine.
-const patience = 5 * time.Minute
-
 func (l *fakeLoop) end(d *Driver) {
 	l.stop.Store(true)
 	d.Call()
-	select {
-	case <-l.finished:
-	case <-time.After(patience):
-		l.t.Fatal("the thread does not end")
-	}
+	testkit.Receive(l.t, "the thread ends", l.finished)
 	d.runMu.Lock() // Run has unlocked it
 	ended := d.ended
 	d.runMu.Unlock()
@@ -86,11 +82,7 @@ func (l *fakeLoop) end(d *Driver) {
 
 func (l *fakeLoop) wait(n int64, why string) {
 	l.t.Helper()
-	for begin := time.Now(); l.done.Load() < n; time.Sleep(50 * time.Microsecond) {
-		if time.Since(begin) > patience {
-			l.t.Fatalf("%s: %d of %d done", why, l.done.Load(), n)
-		}
-	}
+	testkit.Eventually(l.t, fmt.Sprintf("%d done: %s", n, why), func() bool { return l.done.Load() >= n })
 }
 
 // Work that is left while the thread sleeps, or is about to, is done long before the sleep

@@ -15,12 +15,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
-
-// patience is how long a test waits for what comes within seconds on an idle machine.
-const patience = 5 * time.Minute
 
 // log gathers events.
 type log struct {
@@ -72,22 +70,12 @@ func resolve(t *testing.T, table *Table, dst netip.Addr) *Path {
 
 func wait(t *testing.T, p *Path) (*State, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	s, err := p.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	return s, err
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }
 
 func mac(h net.HardwareAddr) [6]byte { return [6]byte(h) }
@@ -214,37 +202,37 @@ func TestGateway(t *testing.T) {
 	}
 	sh(t, a, "ip route add 192.0.2.0/24 via "+r1.IPv4().String())
 	sh(t, a, "ip route add 2001:db8::/32 via "+r1.IPv6().String())
-	eventually(t, "IPv4 through the first gateway", through(p4, a.IPv4(), r1.IPv4(), r1, 1500))
-	eventually(t, "IPv6 through the first gateway", through(p6, a.IPv6(), r1.IPv6(), r1, 1500))
+	testkit.Eventually(t, "IPv4 through the first gateway", through(p4, a.IPv4(), r1.IPv4(), r1, 1500))
+	testkit.Eventually(t, "IPv6 through the first gateway", through(p6, a.IPv6(), r1.IPv6(), r1, 1500))
 
 	sh(t, a, "ip route replace 192.0.2.0/24 via "+r2.IPv4().String()+" mtu 600")
 	sh(t, a, "ip route replace 2001:db8::/32 via "+r2.IPv6().String()+" mtu 1280")
-	eventually(t, "IPv4 through the second gateway", through(p4, a.IPv4(), r2.IPv4(), r2, 600))
-	eventually(t, "IPv6 through the second gateway", through(p6, a.IPv6(), r2.IPv6(), r2, 1280))
+	testkit.Eventually(t, "IPv4 through the second gateway", through(p4, a.IPv4(), r2.IPv4(), r2, 600))
+	testkit.Eventually(t, "IPv6 through the second gateway", through(p6, a.IPv6(), r2.IPv6(), r2, 1280))
 	if got := p4.Current().PMTU; got != rocev2.PMTU512 {
 		t.Errorf("PMTU %v at an MTU of 600", got)
 	}
 
 	// IPv4 through an IPv6 gateway (RFC 5549 style).
 	sh(t, a, "ip route replace 192.0.2.0/24 via inet6 "+r1.IPv6().String())
-	eventually(t, "IPv4 through an IPv6 gateway", through(p4, a.IPv4(), r1.IPv6(), r1, 1500))
+	testkit.Eventually(t, "IPv4 through an IPv6 gateway", through(p4, a.IPv4(), r1.IPv6(), r1, 1500))
 
 	// A source of one's own, chosen by a rule.
 	sh(t, a, "ip addr add 10.53.9.9/16 dev eth0")
 	sh(t, a, "ip route add 192.0.2.0/24 via "+r2.IPv4().String()+" table 77")
 	sh(t, a, "ip rule add from 10.53.9.9 table 77")
 	src := netip.MustParseAddr("10.53.9.9")
-	eventually(t, "the new address", func() bool { return slices.Contains(table.GIDs(), src) })
+	testkit.Eventually(t, "the new address", func() bool { return slices.Contains(table.GIDs(), src) })
 	ps, err := table.ResolveFrom(src, far4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ps.Release()
-	eventually(t, "the rule's gateway", through(ps, src, r2.IPv4(), r2, 1500))
-	eventually(t, "others' gateway stays", through(p4, a.IPv4(), r1.IPv6(), r1, 1500))
+	testkit.Eventually(t, "the rule's gateway", through(ps, src, r2.IPv4(), r2, 1500))
+	testkit.Eventually(t, "others' gateway stays", through(p4, a.IPv4(), r1.IPv6(), r1, 1500))
 
 	sh(t, a, "ip route del 192.0.2.0/24")
-	eventually(t, "no route", func() bool { return errors.Is(p4.Current().Err, ErrNoRoute) })
+	testkit.Eventually(t, "no route", func() bool { return errors.Is(p4.Current().Err, ErrNoRoute) })
 	for _, kind := range []string{"blackhole", "unreachable", "prohibit"} {
 		sh(t, a, "ip route add "+kind+" 198.51.100.0/24")
 		if _, err := wait(t, resolve(t, table, netip.MustParseAddr("198.51.100.1"))); !errors.Is(err, ErrNoRoute) {
@@ -270,7 +258,7 @@ func TestNeighbourChangesItsMAC(t *testing.T) {
 		sh(t, a, "ip neigh replace "+addr+" dev eth0 lladdr 02:00:00:00:77:01 nud reachable")
 	}
 	for _, p := range []*Path{p4, p6} {
-		eventually(t, "the new MAC", func() bool {
+		testkit.Eventually(t, "the new MAC", func() bool {
 			s := p.Current()
 			return s.DstMAC == next && [6]byte(s.Ether[:6]) == next && s.Err == nil
 		})
@@ -295,12 +283,7 @@ func TestNeighbourIsKeptAlive(t *testing.T) {
 	sh(t, b, "ip addr del 10.53.7.7/16 dev eth0")
 	sh(t, c, "ip addr add 10.53.7.7/16 dev eth0")
 	start := time.Now()
-	for p.Current().DstMAC != mac(c.MAC()) {
-		if time.Since(start) > patience {
-			t.Fatalf("still %+v", p.Current())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testkit.Eventually(t, "the path has the address of the other host", func() bool { return p.Current().DstMAC == mac(c.MAC()) })
 	t.Logf("noticed after %v", time.Since(start))
 }
 
@@ -325,7 +308,7 @@ func TestUnreachable(t *testing.T) {
 	sh(t, b, "ip addr add 10.53.8.8/16 dev eth0")
 	sh(t, b, "ip addr add fd53:52::808/64 dev eth0 nodad")
 	for _, p := range []*Path{p4, p6} {
-		eventually(t, "the neighbour that came up", func() bool { return p.Current().Err == nil && p.Current().DstMAC == mac(b.MAC()) })
+		testkit.Eventually(t, "the neighbour that came up", func() bool { return p.Current().Err == nil && p.Current().DstMAC == mac(b.MAC()) })
 	}
 }
 
@@ -375,7 +358,7 @@ func TestResolveTimeout(t *testing.T) {
 	table := open(t, a, Options{ResolveTimeout: 500 * time.Millisecond})
 	start := time.Now()
 	_, err := wait(t, resolve(t, table, netip.MustParseAddr("10.53.8.8")))
-	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took >= patience { // the kernel would take ten minutes
+	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took >= testkit.Patience { // the kernel would take ten minutes
 		t.Errorf("%v after %v", err, took)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -403,9 +386,9 @@ func TestLoopback(t *testing.T) {
 	// Loopback ends with the address.
 	sh(t, a, "ip addr add 10.53.5.5/16 dev eth0")
 	p := resolve(t, table, netip.MustParseAddr("10.53.5.5"))
-	eventually(t, "loopback", func() bool { return p.Current().Loopback })
+	testkit.Eventually(t, "loopback", func() bool { return p.Current().Loopback })
 	sh(t, a, "ip addr del 10.53.5.5/16 dev eth0")
-	eventually(t, "a neighbour instead", func() bool { return !p.Current().Loopback && p.Current().Err != nil })
+	testkit.Eventually(t, "a neighbour instead", func() bool { return !p.Current().Loopback && p.Current().Err != nil })
 }
 
 func TestGIDsFollowAddresses(t *testing.T) {
@@ -419,7 +402,7 @@ func TestGIDsFollowAddresses(t *testing.T) {
 	}
 	added := netip.MustParseAddr("10.53.6.6")
 	sh(t, a, "ip addr add 10.53.6.6/16 dev eth0")
-	eventually(t, "event for the new address", l.has(func(e Event) bool { return e.Kind == GIDAdded && e.Index == 3 && e.Addr == added }))
+	testkit.Eventually(t, "event for the new address", l.has(func(e Event) bool { return e.Kind == GIDAdded && e.Index == 3 && e.Addr == added }))
 	if got, ok := table.GID(3); !ok || got != added {
 		t.Errorf("GID 3 is %v, %v", got, ok)
 	}
@@ -432,8 +415,8 @@ func TestGIDsFollowAddresses(t *testing.T) {
 		t.Errorf("from the new address: %+v, %v", s, err)
 	}
 	sh(t, a, "ip addr del 10.53.6.6/16 dev eth0")
-	eventually(t, "event for the removal", l.has(func(e Event) bool { return e.Kind == GIDRemoved && e.Index == 3 && e.Addr == added }))
-	eventually(t, "the path from there", func() bool { return errors.Is(p.Current().Err, ErrSource) })
+	testkit.Eventually(t, "event for the removal", l.has(func(e Event) bool { return e.Kind == GIDRemoved && e.Index == 3 && e.Addr == added }))
+	testkit.Eventually(t, "the path from there", func() bool { return errors.Is(p.Current().Err, ErrSource) })
 	for _, i := range []int{-1, 3, 99} {
 		if got, ok := table.GID(i); ok {
 			t.Errorf("GID %d is %v", i, got)
@@ -446,7 +429,7 @@ func TestGIDsFollowAddresses(t *testing.T) {
 	}
 	sh(t, a, "ip addr add fd53:52::66/64 dev eth0")
 	checked := netip.MustParseAddr("fd53:52::66")
-	eventually(t, "the address that was checked", l.has(func(e Event) bool { return e.Kind == GIDAdded && e.Addr == checked }))
+	testkit.Eventually(t, "the address that was checked", l.has(func(e Event) bool { return e.Kind == GIDAdded && e.Addr == checked }))
 	if out, err := a.Command("ip", "addr", "show", "dev", "eth0", "tentative").CombinedOutput(); err != nil || strings.Contains(string(out), "fd53:52::66") {
 		t.Errorf("it became a GID while it was tentative: %v\n%s", err, out)
 	}
@@ -462,21 +445,21 @@ func TestLinkFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh(t, a, "ip link set eth0 mtu 600")
-	eventually(t, "the new MTU", func() bool { return p.Current().PMTU == rocev2.PMTU512 && table.Link().MTU == 600 })
+	testkit.Eventually(t, "the new MTU", func() bool { return p.Current().PMTU == rocev2.PMTU512 && table.Link().MTU == 600 })
 	sh(t, a, "ip link set eth0 mtu 300")
-	eventually(t, "too small an MTU", func() bool { return errors.Is(p.Current().Err, ErrMTU) })
+	testkit.Eventually(t, "too small an MTU", func() bool { return errors.Is(p.Current().Err, ErrMTU) })
 	sh(t, a, "ip link set eth0 mtu 1500")
-	eventually(t, "usable again", func() bool { return p.Current().Err == nil })
+	testkit.Eventually(t, "usable again", func() bool { return p.Current().Err == nil })
 	sh(t, a, "ip link set eth0 address 02:00:00:00:66:01")
-	eventually(t, "our new MAC", func() bool { s := p.Current(); return s.SrcMAC == [6]byte{2, 0, 0, 0, 0x66, 1} && s.Err == nil })
+	testkit.Eventually(t, "our new MAC", func() bool { s := p.Current(); return s.SrcMAC == [6]byte{2, 0, 0, 0, 0x66, 1} && s.Err == nil })
 	sh(t, a, "ip link set eth0 down")
-	eventually(t, "down", func() bool { return errors.Is(p.Current().Err, ErrDown) })
-	eventually(t, "event", l.has(func(e Event) bool { return e.Kind == LinkChanged && !e.Link.Up }))
+	testkit.Eventually(t, "down", func() bool { return errors.Is(p.Current().Err, ErrDown) })
+	testkit.Eventually(t, "event", l.has(func(e Event) bool { return e.Kind == LinkChanged && !e.Link.Up }))
 	sh(t, a, "ip link set eth0 up")
-	eventually(t, "up", func() bool { return p.Current().Err == nil })
+	testkit.Eventually(t, "up", func() bool { return p.Current().Err == nil })
 	sh(t, a, "ip link del eth0")
-	eventually(t, "gone", func() bool { return errors.Is(p.Current().Err, ErrGone) && table.Link().Gone })
-	eventually(t, "event", l.has(func(e Event) bool { return e.Kind == LinkChanged && e.Link.Gone }))
+	testkit.Eventually(t, "gone", func() bool { return errors.Is(p.Current().Err, ErrGone) && table.Link().Gone })
+	testkit.Eventually(t, "event", l.has(func(e Event) bool { return e.Kind == LinkChanged && e.Link.Gone }))
 }
 
 func TestResolveRefuses(t *testing.T) {
@@ -560,8 +543,8 @@ func TestLostNews(t *testing.T) {
 	sh(t, a, "ip neigh replace "+b.IPv4().String()+" dev eth0 lladdr 02:00:00:00:77:01 nud permanent")
 	sh(t, a, "ip addr add 10.53.6.6/16 dev eth0")
 	table.mu.Unlock()
-	eventually(t, "the neighbour's MAC", func() bool { return p.Current().DstMAC == [6]byte{2, 0, 0, 0, 0x77, 1} })
-	eventually(t, "the address", func() bool { return slices.Contains(table.GIDs(), netip.MustParseAddr("10.53.6.6")) })
+	testkit.Eventually(t, "the neighbour's MAC", func() bool { return p.Current().DstMAC == [6]byte{2, 0, 0, 0, 0x77, 1} })
+	testkit.Eventually(t, "the address", func() bool { return slices.Contains(table.GIDs(), netip.MustParseAddr("10.53.6.6")) })
 }
 
 func BenchmarkCurrent(b *testing.B) {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
+)
+
+// ended is a test in a test: it records what ended it.
+type ended struct {
+	testing.TB
+	why string
+}
+
+func (e *ended) Helper()        {}
+func (e *ended) Fatal(x ...any) { e.Fatalf("%s", fmt.Sprint(x...)) }
+func (e *ended) Fatalf(format string, x ...any) {
+	e.why = fmt.Sprintf(format, x...)
+	panic(e)
+}
+
+// endOf runs a test in a test, and returns why it ended, or "".
+func endOf(t *testing.T, f func(t testing.TB)) string {
+	e := &ended{TB: t}
+	func() {
+		defer func() {
+			if r := recover(); r != nil && r != e {
+				panic(r)
+			}
+		}()
+		f(e)
+	}()
+	return e.why
+}
+
+func TestMust(t *testing.T) {
+	broken := errors.New("broken")
+	for _, err := range []error{nil, broken} {
+		want := ""
+		if err != nil {
+			want = "broken"
+		}
+		if got := endOf(t, func(t testing.TB) { testkit.Must(t, err) }); got != want {
+			t.Errorf("Must(%v): %q", err, got)
+		}
+		value := 0
+		got := endOf(t, func(t testing.TB) { value = testkit.Must1(7, err)(t) })
+		if got != want || (value == 7) != (err == nil) {
+			t.Errorf("Must1(%v): %q, %d", err, got, value)
+		}
+	}
+}
+
+// Eventually returns as soon as the condition holds, and ends the test after Patience with the last error.
+func TestEventually(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		after := func(d time.Duration) func() bool { return func() bool { return time.Since(start) >= d } }
+		if why := endOf(t, func(t testing.TB) { testkit.Eventually(t, "a minute", after(time.Minute)) }); why != "" {
+			t.Error(why)
+		}
+		if late := time.Since(start) - time.Minute; late < 0 || late > 10*time.Millisecond {
+			t.Errorf("%v after the condition held", late)
+		}
+		n := 0
+		why := endOf(t, func(t testing.TB) {
+			testkit.Eventually(t, "no error", func() error { n++; return fmt.Errorf("call %d", n) })
+		})
+		if !strings.Contains(why, "no error") || !strings.Contains(why, fmt.Sprintf("call %d", n)) {
+			t.Errorf("%d calls, and the test ends by %q", n, why)
+		}
+		if why := endOf(t, func(t testing.TB) { testkit.Eventually(t, "a year", after(365*24*time.Hour)) }); !strings.Contains(why, "a year") {
+			t.Errorf("the test ends by %q", why)
+		}
+		if waited := time.Since(start) - time.Minute; waited < 2*testkit.Patience || waited > 2*testkit.Patience+time.Second {
+			t.Errorf("both failures took %v", waited)
+		}
+	})
+}
+
+func TestReceive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := make(chan int, 1)
+		time.AfterFunc(time.Minute, func() { c <- 7 })
+		if n := testkit.Receive(t, "seven", c); n != 7 {
+			t.Errorf("%d", n)
+		}
+		if why := endOf(t, func(t testing.TB) { testkit.Receive(t, "another", c) }); !strings.Contains(why, "another") {
+			t.Errorf("the test ends by %q", why)
+		}
+		close(c)
+		testkit.Receive(t, "the end", c)
+	})
+}
+
+// A context outlives the context of the test, for what Cleanup calls, and ends after Patience.
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := testkit.Context(t)
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) != testkit.Patience {
+			t.Errorf("until %v", end)
+		}
+		t.Cleanup(func() {
+			if err := testkit.Context(t).Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// Each directory is empty, short and another one, and is removed with the test.
+func TestSocketDir(t *testing.T) {
+	seen := map[string]bool{}
+	for range 2 {
+		t.Run(strings.Repeat("a long name ", 20), func(t *testing.T) {
+			dir := testkit.SocketDir(t)
+			if len(filepath.Join(dir, strings.Repeat("x", 40))) > 107 || seen[dir] {
+				t.Errorf("%s of %v", dir, seen)
+			}
+			seen[dir] = true
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "socket"), nil, 0o600))
+		})
+	}
+	for dir := range seen {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+func TestUnhex(t *testing.T) {
+	if b := testkit.Unhex(t, "00 ff\n\t1234 "); !bytes.Equal(b, []byte{0, 0xff, 0x12, 0x34}) {
+		t.Errorf("%x", b)
+	}
+	for _, text := range []string{"0", "0g"} {
+		if endOf(t, func(t testing.TB) { testkit.Unhex(t, text) }) == "" {
+			t.Errorf("%q has bytes", text)
+		}
+	}
+}
