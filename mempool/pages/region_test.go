@@ -272,15 +272,22 @@ func TestRegionLost(t *testing.T) {
 	const size = 1 << 20
 	planner := &fixed{slabs: 16}
 	n, store := pool(t, planner, 64*slab, slab)
-	r := region(t, vmm.Config{Size: size, Local: size / 8, Deadline: 10 * time.Second}, store)
+	r := region(t, vmm.Config{Size: size, Local: size / 8, Deadline: patience}, store)
 	b := bytes.Repeat([]byte{7}, size)
 	if _, err := r.WriteAt(b, 0); err != nil {
 		t.Fatal(err)
 	}
 	planner.set(2)
+	patient, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for until := time.Now().Add(patience); len(n.Lease().Slabs) > 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("%d slabs are leased", len(n.Lease().Slabs))
+		}
+		for _, l := range n.Lease().Slabs {
+			if !l.Return.IsZero() { // as at the end of the time for it
+				must(t, n.Return(patient, l.Number))
+			}
 		}
 	}
 	lost := 0
