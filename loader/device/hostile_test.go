@@ -275,7 +275,7 @@ func TestNoDescriptorsBeforeHello(t *testing.T) {
 		t.Fatal(err)
 	}
 	proto.CloseFDs(fds)
-	_ = read.SetReadDeadline(time.Now().Add(patience))
+	_ = read.SetReadDeadline(time.Now().Add(testkit.Patience))
 	if _, err := read.Read(make([]byte, 1)); err != io.EOF { // the server has the only other copy
 		t.Errorf("the descriptor of the hello is not closed: %v", err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package impair
+package faults
 
 // Switch is the switch of a topology. It loses RoCEv2 packets at random, each kind
 // of packet with a probability of its own.
