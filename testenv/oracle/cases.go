@@ -123,7 +123,8 @@ func Cases() []Case {
 				add(l, rcOps, []int{65536}, 8)
 			}
 		}
-		add(Link{Service: verbs.RC, PMTU: rocev2.PMTU4096, V6: true, Netem: netem}, []verbs.Op{verbs.OpSend, verbs.OpWrite, verbs.OpRead}, []int{MaxSize}, 1)
+		long := Link{Service: verbs.RC, PMTU: rocev2.PMTU4096, V6: true, Netem: netem}
+		add(long, []verbs.Op{verbs.OpSend, verbs.OpWrite, verbs.OpRead}, []int{MaxSize}, 1)
 	}
 	return all
 }

@@ -21,8 +21,8 @@
 //	}
 //
 // Its own tests run rxe against rxe, since what does not pass there is no case, and the engine
-// and the model of the card (package sides) against rxe. The cases avoid three peculiarities of rxe 6.12. A failed BIND_MW
-// ends as "flushed", and destroying its queue pair then takes most of a minute. A window must be
-// invalidated before it is bound again. The completion of SEND_INV has a flag bit of the kernel,
+// and the model of the card (package sides) against rxe. The cases avoid three peculiarities of rxe 6.12.
+// A failed BIND_MW ends as "flushed", and destroying its queue pair then takes most of a minute. A window
+// must be invalidated before it is bound again. The completion of SEND_INV has a flag bit of the kernel,
 // which helper/poll.c removes.
 package oracle

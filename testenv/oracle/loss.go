@@ -23,8 +23,9 @@ func (e Efficiency) PerDelivered() float64 { return float64(e.Sent) / float64(e.
 
 // Efficiency has the requester (A, or B if fromB) write count messages of size bytes, depth at a
 // time, while netem is in force. sent reads how many packets the requester has sent so far.
-func (b *Bench) Efficiency(ctx context.Context, l Link, fromB bool, size, count, depth int, sent func(context.Context) (uint64, error)) (Efficiency, error) {
-	var e Efficiency
+func (b *Bench) Efficiency(
+	ctx context.Context, l Link, fromB bool, size, count, depth int, sent func(context.Context) (uint64, error),
+) (e Efficiency, err error) {
 	if depth > maxCount || depth*size > region {
 		return e, fmt.Errorf("%d messages of %d bytes at a time are more than %d, or do not fit %d bytes", depth, size, maxCount, region)
 	}

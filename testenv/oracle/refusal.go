@@ -16,7 +16,7 @@ import (
 // responder's memory must stay as it was.
 type Refusal struct {
 	Name string
-	// Do posts the request at from against to.
+	// request is what from posts against to.
 	request func(from, to *end) verbs.SendWR
 	recv    int // bytes of the receive request that the responder posts first; 0: none
 	rights  verbs.Access
@@ -32,30 +32,41 @@ const refusedLen = 3000
 
 // Refusals are those that the specification leaves no choice about (IBTA 9.7.5.2, table 58).
 func Refusals() []Refusal {
-	write := func(from, to *end) verbs.SendWR {
-		return verbs.SendWR{Op: verbs.OpWrite, SGL: piece(from.source, 0, refusedLen), RemoteAddr: to.sink.VA(), RKey: to.sink.RKey()}
-	}
-	change := func(f func(wr *verbs.SendWR, to *end)) func(from, to *end) verbs.SendWR {
+	// write is a WRITE that is right, except for a change.
+	write := func(change func(wr *verbs.SendWR, to *end)) func(from, to *end) verbs.SendWR {
 		return func(from, to *end) verbs.SendWR {
-			wr := write(from, to)
-			f(&wr, to)
+			wr := verbs.SendWR{Op: verbs.OpWrite, SGL: piece(from.source, 0, refusedLen), RemoteAddr: to.sink.VA(), RKey: to.sink.RKey()}
+			change(&wr, to)
 			return wr
 		}
 	}
+	noAccess, invalid := []verbs.Status{verbs.StatusRemoteAccess}, []verbs.Status{verbs.StatusRemoteInvalidRequest}
+	const all, noWrite, noRead = peerRights, verbs.AccessRemoteRead, verbs.AccessRemoteWrite
 	return []Refusal{
-		{Name: "write with a wrong key", rights: peerRights, Sender: []verbs.Status{verbs.StatusRemoteAccess}, request: change(func(wr *verbs.SendWR, to *end) { wr.RKey ^= 0x5A00 })},
-		{Name: "write beyond the region", rights: peerRights, Sender: []verbs.Status{verbs.StatusRemoteAccess}, request: change(func(wr *verbs.SendWR, to *end) { wr.RemoteAddr += region - refusedLen + 1 })},
-		{Name: "write before the region", rights: peerRights, Sender: []verbs.Status{verbs.StatusRemoteAccess}, request: change(func(wr *verbs.SendWR, to *end) { wr.RemoteAddr-- })},
-		{Name: "write at the end of addresses", rights: peerRights, Sender: []verbs.Status{verbs.StatusRemoteAccess}, request: change(func(wr *verbs.SendWR, to *end) { wr.RemoteAddr = ^uint64(0) - 10 })},
-		{Name: "write to a queue pair without the right", rights: verbs.AccessRemoteRead, Sender: []verbs.Status{verbs.StatusRemoteInvalidRequest}, request: write},
-		{Name: "read from a queue pair without the right", rights: verbs.AccessRemoteWrite, Sender: []verbs.Status{verbs.StatusRemoteInvalidRequest}, request: change(func(wr *verbs.SendWR, to *end) {
+		{Name: "write with a wrong key", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.RKey ^= 0x5A00
+		})},
+		{Name: "write beyond the region", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.RemoteAddr += region - refusedLen + 1
+		})},
+		{Name: "write before the region", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.RemoteAddr--
+		})},
+		{Name: "write at the end of addresses", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.RemoteAddr = ^uint64(0) - 10
+		})},
+		{Name: "write to a queue pair without the right", rights: noWrite, Sender: invalid, request: write(func(*verbs.SendWR, *end) {})},
+		{Name: "read from a queue pair without the right", rights: noRead, Sender: invalid, request: write(func(wr *verbs.SendWR, to *end) {
 			wr.Op, wr.RemoteAddr, wr.RKey = verbs.OpRead, to.source.VA(), to.source.RKey()
 		})},
-		{Name: "read with a wrong key", rights: peerRights, Sender: []verbs.Status{verbs.StatusRemoteAccess}, request: change(func(wr *verbs.SendWR, to *end) { wr.Op = verbs.OpRead; wr.RKey ^= 0x5A00 })},
-		{Name: "atomic at an odd address", rights: peerRights, Sender: []verbs.Status{verbs.StatusRemoteInvalidRequest}, request: change(func(wr *verbs.SendWR, to *end) {
+		{Name: "read with a wrong key", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.Op = verbs.OpRead
+			wr.RKey ^= 0x5A00
+		})},
+		{Name: "atomic at an odd address", rights: all, Sender: invalid, request: write(func(wr *verbs.SendWR, _ *end) {
 			wr.Op, wr.SGL[0].Len, wr.RemoteAddr = verbs.OpFetchAdd, 8, wr.RemoteAddr+4
 		})},
-		{Name: "send longer than the receive", rights: peerRights, recv: refusedLen - 1, request: func(from, to *end) verbs.SendWR {
+		{Name: "send longer than the receive", rights: all, recv: refusedLen - 1, request: func(from, _ *end) verbs.SendWR {
 			return verbs.SendWR{Op: verbs.OpSend, SGL: piece(from.source, 0, refusedLen)}
 		},
 			// The second of each is what rxe (6.12) makes of it.
@@ -85,6 +96,11 @@ func (b *Bench) Refuse(ctx context.Context, r Refusal, fromB bool) (err error) {
 	if fromB {
 		from, to = to, from
 	}
+	return r.run(ctx, from, to)
+}
+
+// run posts the request, and compares the completions and the responder's memory.
+func (r *Refusal) run(ctx context.Context, from, to *end) error {
 	const before, message = 77, 78
 	if err := errors.Join(fill(from.source, 0, refusedLen, message, 0), fill(to.sink, 0, region, before, 0)); err != nil {
 		return err

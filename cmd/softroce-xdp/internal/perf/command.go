@@ -166,7 +166,8 @@ func (p *perfFlags) flags(a *host.App, cmd *cobra.Command, atomic bool) {
 	p.EncryptFlags.Flags(cmd)
 	f := cmd.Flags()
 	if !atomic {
-		f.Var(cli.ListVar(&p.sizes, "a size", cli.OneWord), "size", "bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
+		f.Var(cli.ListVar(&p.sizes, "a size", cli.OneWord), "size",
+			"bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
 		f.Var(&p.service, "service", "rc, uc, ud, or ooo: rc in out-of-order mode, whose send is a write with notification")
 	}
 	f.Var(cli.CountVar(&p.qps, 1, MaxQPs), "qps", "queue pairs")
@@ -178,7 +179,8 @@ func (p *perfFlags) flags(a *host.App, cmd *cobra.Command, atomic bool) {
 	f.Var(cli.SpanVar(&p.warm, 0, time.Minute), "warmup", "how long to run before")
 	f.Var(cli.CountVar(&p.mtu, 0, 4096), "mtu", "path MTU: 256, 512, 1024, 2048 or 4096; 0 for the largest that fits")
 	if !atomic {
-		f.Var(cli.CountVar(&p.payload, 0, ooo.MaxPayload), "payload", "for ooo: most bytes of data in a packet, a multiple of 4 from 256, if not the path MTU; an interface MTU of 1500 has room for 1392 (IPv6: 1372)")
+		f.Var(cli.CountVar(&p.payload, 0, ooo.MaxPayload), "payload",
+			"for ooo: most bytes of data in a packet, a multiple of 4 from 256, if not the path MTU; an interface MTU of 1500 has room for 1392 (IPv6: 1372)")
 	}
 	f.Var(cli.CountVar(&p.timeout, 1, 31), "timeout", "code of the ACK timeout: 4.096us * 2^N")
 	f.Var(cli.CountVar(&p.retries, 0, 7), "retries", "timeouts in a row before the peer is given up")
@@ -193,8 +195,8 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]Plan, error) {
 	var out []Plan
 	plan := Plan{
 		Op: op, Service: p.service.Value, QPs: int(p.qps), Depth: int(p.depth), Latency: p.latency,
-		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Payload: int(p.payload), Check: p.check, Timeout: uint8(p.timeout), Retries: uint8(p.retries),
-		Encrypted: p.Encrypt,
+		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Payload: int(p.payload), Check: p.check,
+		Timeout: uint8(p.timeout), Retries: uint8(p.retries), Encrypted: p.Encrypt,
 	}
 	if len(p.Rails) > 0 && p.service.Value != "ooo" {
 		return nil, errors.New("--rail goes with --service ooo: only out-of-order mode uses several interfaces")

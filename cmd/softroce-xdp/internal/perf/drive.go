@@ -119,7 +119,8 @@ func (r *run) over(now time.Time) (bool, error) {
 		return true, nil
 	}
 	if now.Sub(r.moved) > stallTime {
-		return false, fmt.Errorf("%d messages are outstanding and none has completed for %v: the peer does not accept them any more", r.outstanding, stallTime)
+		return false, fmt.Errorf("%d messages are outstanding and none has completed for %v: the peer does not accept them any more",
+			r.outstanding, stallTime)
 	}
 	return false, nil
 }

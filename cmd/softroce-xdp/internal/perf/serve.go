@@ -97,7 +97,8 @@ func (s *server) agree(t *controlConn) (*message, error) {
 		return nil, err
 	}
 	if n := p.memory(); n > s.memory {
-		return nil, fmt.Errorf("the run needs %s of memory here, and this server lends %s: start it with a larger --memory", cli.Bytes(n), cli.Bytes(s.memory))
+		return nil, fmt.Errorf("the run needs %s of memory here, and this server lends %s: start it with a larger --memory",
+			cli.Bytes(n), cli.Bytes(s.memory))
 	}
 	return &hello, nil
 }
