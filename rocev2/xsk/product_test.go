@@ -145,7 +145,7 @@ func testSteered(t *testing.T, mode loader.XDPMode) {
 	}
 	send(t, out, frame(v4))
 	n := counters(t, att)["rx_steer_missed"]
-	for end := time.Now().Add(patience); n == 0 && time.Now().Before(end); n = counters(t, att)["rx_steer_missed"] {
+	for end := time.Now().Add(testkit.Patience); n == 0 && time.Now().Before(end); n = counters(t, att)["rx_steer_missed"] {
 		time.Sleep(time.Millisecond) // the kernel moves the packet to the receiver at a time of its own
 	}
 	if n != 1 {
