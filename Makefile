@@ -10,13 +10,13 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
-# Tests whose packets must arrive in time, and those that boot machines, run one
-# package at a time; only the commands with such tests and the NIC are under the race detector as well.
-# wiretest has virtual time: it runs with the other packages.
-GOTEST   := GO=$(GO) ./.ci/gotest
-# Minutes of one goroutine, or of other programs: nothing for the race detector. The same holds for the
-# million random events of stage vectors.
-SIMULATED := cc/fourcase cc/sim/schemes cc/report docs rocev2/ooo hwoffload/rtl hwoffload/rtl/rtltool
+# Two lanes run beside each other: one computes, the other mostly waits for packets and machines.
+# Packages of one goroutine, or of other programs, are nothing for the race detector. Test files of rocev2/nic that
+# judge one goroutine say so by their build constraint; the stage nic-virtual runs them.
+GOTEST    := GO=$(GO) ./.ci/gotest
+SIMULATED := bpf cc/fourcase cc/sim cc/sim/schemes cc/report docs rocev2/ooo hwoffload/rtl hwoffload/rtl/rtltool hwoffload/vectors \
+	testenv/wiretest
+NIC_VIRTUAL = $(shell grep -l '^//go:build !race' rocev2/nic/*_test.go | xargs grep -oh '^func Test[A-Za-z0-9]*' | cut -c6- | paste -sd'|')
 # A process under the race detector sleeps a second before it ends, unless told otherwise.
 export GORACE := atexit_sleep_ms=10
 # A stage's timeout ends a test that hangs; a slow machine must stay below it.
@@ -75,15 +75,22 @@ test: lint check-generate build check-unit check-install test-go ## everything; 
 .PHONY: test-go
 test-go:
 	rm -rf out/gotest
-	all=$$($(GO) list ./...) && \
-	$(GOTEST) run race -race -timeout 30m $(AS_ROOT) ./testenv/wiretest $$(echo "$$all" | grep -v -e /testenv/ $(foreach p,$(PROGRAMS),-e '/cmd/$(p)$$') -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
-	$(GOTEST) run simulated -timeout 30m $(foreach p,$(SIMULATED),./$(p))
-	$(GOTEST) run vectors -timeout 30m $(AS_ROOT) ./bpf -run '^TestCardVectors$$' -args -card.streams=5000
-	$(GOTEST) run race-cli -race -p 1 -timeout 30m $(AS_ROOT) $(addprefix ./cmd/,$(PROGRAMS))
-	$(GOTEST) run race-nic -race -timeout 30m $(AS_ROOT) ./rocev2/nic
-	all=$$($(GO) list ./testenv/...) && \
-	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) ./cmd/softroce-xdp ./cmd/softroce-pool ./rocev2/nic $$(echo "$$all" | grep -v '/testenv/wiretest$$')
+	$(MAKE) --no-print-directory -j2 test-computing test-waiting
 	$(GOTEST) summary
+
+.PHONY: test-computing
+test-computing:
+	all=$$($(GO) list ./...) && \
+	$(GOTEST) run race -race -timeout 30m $(AS_ROOT) $$(echo "$$all" | grep -v -e /testenv/ $(foreach p,$(PROGRAMS),-e '/cmd/$(p)$$') -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run simulated -timeout 30m $(AS_ROOT) $(foreach p,$(SIMULATED),./$(p))
+	$(GOTEST) run nic-virtual -timeout 30m $(AS_ROOT) ./rocev2/nic -run '^($(NIC_VIRTUAL))$$'
+
+.PHONY: test-waiting
+test-waiting:
+	all=$$($(GO) list ./testenv/...) && \
+	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $$(echo "$$all" | grep -v $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run race-nic -race -timeout 30m $(AS_ROOT) ./rocev2/nic
+	$(GOTEST) run race-programs -race -p 1 -timeout 30m $(AS_ROOT) $(addprefix ./cmd/,$(PROGRAMS))
 
 # What is judged here depends on how fast the machine is (package testenv/lab/require).
 TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/e2e
@@ -139,9 +146,12 @@ test-device: build ## the device server at length: 1 GB by each operation betwee
 	$(GO) test -count=1 -v -timeout 60m -run 'TestTwoHosts|TestAgentAgain|TestRandomMessages|TestSlowMemory' $(AS_ROOT) ./loader/device -args -device.bytes=1073741824 -device.messages=1000000
 
 .PHONY: test-long
-test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes at once: rates, failures, what agents and programs hold (root, an hour)
+test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes at once; a million events of the card (root, 70 minutes)
 	$(GO) test -count=1 -v -timeout 6h -run TestConnections $(AS_ROOT) ./testenv/experiments/agents -args \
 		-connections.loop=100000 -connections.once=400 -connections.processes=10 -connections.dials=100 -connections.deadline=1m
+	$(GO) test -count=1 -v -timeout 30m -run '^TestCardVectors$$' $(AS_ROOT) ./bpf -args -card.streams=5000
+	$(GO) test -count=1 -v -timeout 30m -run '^TestRTL' ./hwoffload/vectors -args -rtl.streams=5000 -rtl.mutations=100
+	$(GO) test -count=1 -v -timeout 30m -run '^TestTasksFindMutations$$' ./hwoffload/rtl -args -rtl.mutations=100
 
 .PHONY: sweep
 sweep: build-bench ## perf over operations, sizes, MTUs, queue pairs and depths: every run ends, none sends more than 1.05 packets for one (root, ten minutes)

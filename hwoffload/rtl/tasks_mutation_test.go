@@ -3,6 +3,7 @@
 package rtl_test
 
 import (
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -12,19 +13,22 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
+var rtlMutations = flag.Int("rtl.mutations", 1, "mutations of TestTasksFindMutations: each is compiled")
+
 // An RTL with one comparison changed does not answer as the model does: the tests above find it.
 func TestTasksFindMutations(t *testing.T) {
 	require.Command(t, rtl.Programs...)
 	descriptors := func(m, s *tasks) string { return compareDescriptors(m, s, 3000, map[task.Status]int{}) }
 	regions := func(m, s *tasks) string { _, text := compareRegions(m, s, 3000); return text }
-	for _, m := range []struct {
+	mutations := []struct {
 		file, text, mutated string
 		compare             func(m, s *tasks) string
 	}{
 		{"task_operand.sv", "va <= -{32'd0, length}", "va < -{32'd0, length}", descriptors},
 		{"task_descriptor.sv", "operands != 3'd1 ||", "operands == 3'd0 ||", descriptors},
 		{"region_accept.sv", "first_byte < {1'b0, page_bytes}", "first_byte <= {1'b0, page_bytes}", regions},
-	} {
+	}
+	for _, m := range mutations[:min(len(mutations), *rtlMutations)] {
 		t.Run(m.text, func(t *testing.T) {
 			sources, err := rtl.Sources()
 			if err != nil {

@@ -15,7 +15,10 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
-var rtlStreams = flag.Int("rtl.streams", 500, "random streams of TestRTL, of 200 events each")
+var (
+	rtlStreams   = flag.Int("rtl.streams", 100, "random streams of TestRTL, of 200 events each")
+	rtlMutations = flag.Int("rtl.mutations", 1, "mutations of TestRTLFindsMutations: each is compiled")
+)
 
 func startRTL(t testing.TB, sources []rtl.Source) *rtl.Card {
 	t.Helper()
@@ -96,12 +99,13 @@ func TestDecide(t *testing.T) {
 // An RTL with one comparison or one constant changed does not have the same bits: the streams
 // of TestRTL find it.
 func TestRTLFindsMutations(t *testing.T) {
-	for _, m := range []struct{ file, text, mutated string }{
+	mutations := []struct{ file, text, mutated string }{
 		{"stamp_times.sv", "total <= MAX_RTT", "total < MAX_RTT"},
 		{"receive_update.sv", "smaller = a < b ? a : b;", "smaller = a > b ? a : b;"},
 		{"four_case.sv", "trend_rx > band", "trend_rx >= band"},
 		{"entry_engine.sv", "rate != held[RATE+:64] ||", "rate == held[RATE+:64] ||"},
-	} {
+	}
+	for _, m := range mutations[:min(len(mutations), *rtlMutations)] {
 		t.Run(m.text, func(t *testing.T) {
 			mutant := sources(t)
 			i := slices.IndexFunc(mutant, func(s rtl.Source) bool { return s.Name == m.file })

@@ -126,3 +126,20 @@ func TestFirstWrite(t *testing.T) {
 		}
 	}
 }
+
+// connect makes one more pair of queue pairs in addition to those of a and b.
+func (s *side) connect(t testing.TB, peer *side) verbs.QP {
+	t.Helper()
+	var qps [2]verbs.QP
+	for i, x := range []*side{s, peer} {
+		var err error
+		qps[i], err = x.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: x.cq, RecvCQ: x.cq})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := engines.Connect(qps[0], qps[1], s.host.IPv4(), peer.host.IPv4(), rocev2.PMTU1024); err != nil {
+		t.Fatal(err)
+	}
+	return qps[0]
+}

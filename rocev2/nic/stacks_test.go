@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !race
+
 package nic_test
 
 import (
@@ -41,9 +43,6 @@ type stacks struct {
 
 func newStacks(t *testing.T, pacer string) *stacks {
 	rate := 50e6
-	if underRace { // too slow for more
-		rate = 5e6
-	}
 	hosts := engines.New(t, topo.Spec{Hosts: topo.Hosts(2)}, "--pacer", pacer, "--policy", "mode=fixed", "--rate", fmt.Sprint(int(rate)))
 	x := &stacks{t: t, hosts: hosts, rate: rate, from: hosts[0].Attachment(t), to: hosts[1].Attachment(t)}
 	hosts[0].MustOpen(t, nic.Options{})

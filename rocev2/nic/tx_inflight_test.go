@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
+
+	"golang.org/x/sys/unix"
 )
 
 // Sixteen queue pairs that all send to one engine at full speed: together they must
@@ -60,4 +63,30 @@ func (s *side) another(t testing.TB) verbs.QP {
 		t.Fatal(err)
 	}
 	return x
+}
+
+// spread sends n messages over queue pairs in turn and returns the CPU time of each.
+func spread(t testing.TB, a *side, qps []verbs.QP, wr *verbs.SendWR, n int) time.Duration {
+	t.Helper()
+	ctx := testkit.Context(t)
+	out := make([]verbs.Completion, 64)
+	start := cpu()
+	for posted, done := 0, 0; done < n; {
+		for ; posted < n && posted-done < len(out); posted++ {
+			if err := qps[posted%len(qps)].PostSend(wr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.cq.Wait(ctx, false); err != nil {
+			t.Fatalf("%v\n%s", err, dump(a.dev))
+		}
+		done += a.cq.Poll(out)
+	}
+	return (cpu() - start) / time.Duration(n)
+}
+
+func cpu() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

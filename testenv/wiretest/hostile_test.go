@@ -34,9 +34,6 @@ func TestHostilePeer(t *testing.T) {
 		}
 	})
 	seeds := uint64(2000)
-	if raceEnabled {
-		seeds = 200
-	}
 	for seed := range seeds {
 		if err := attack(Seeded(seed), 40); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -22,9 +22,6 @@ func TestPacketsSentPerPacketDelivered(t *testing.T) {
 		}{{true, 1.15}, {false, 2}} {
 			for _, pmtu := range []rocev2.PMTU{rocev2.PMTU1024, rocev2.PMTU4096} {
 				for _, rate := range []int64{10e9, 100e9} {
-					if raceEnabled && (rate != 10e9 || pmtu != rocev2.PMTU1024) {
-						continue
-					}
 					name := fmt.Sprintf("%s/selective=%v/PMTU%d/%dGbps", opName(kind), c.selective, pmtu.Bytes(), rate/1e9)
 					t.Run(name, func(t *testing.T) {
 						w := Stream{
@@ -64,9 +61,6 @@ func TestLostBurstDoesNotRaiseTheLoad(t *testing.T) {
 	for _, selective := range []bool{true, false} {
 		for _, every := range []qp.Time{0, 200 * Microsecond} {
 			for _, burst := range []int{8, 64, 300} {
-				if raceEnabled && burst != 64 {
-					continue
-				}
 				t.Run(fmt.Sprintf("selective=%v/every=%dus/burst=%d", selective, every/Microsecond, burst), func(t *testing.T) {
 					// The port is ten times faster than what 16 messages a round trip, or
 					// one every 200 µs, need, so that it is not what limits the load.

@@ -86,7 +86,7 @@ func TestLongRun(t *testing.T) {
 	total, packets, lost, again := 0, 0, 0, uint64(0)
 	start := time.Now()
 	want := *longOps
-	if raceEnabled || testing.Short() {
+	if testing.Short() {
 		want /= 20
 	}
 	one := func(seed uint64) {

@@ -31,9 +31,6 @@ func TestPeerDisappears(t *testing.T) {
 	kinds(t, func(t *testing.T, selective bool) {
 		for _, at := range []qp.Time{0, 3 * Millisecond} {
 			for _, retry := range []uint8{0, 3, 7} {
-				if raceEnabled && retry != 3 {
-					continue
-				}
 				st := silenceStream(selective)
 				st.RetryCnt = retry
 				w := st.Build(1)
@@ -145,9 +142,6 @@ func TestBlackout(t *testing.T) {
 	kinds(t, func(t *testing.T, selective bool) {
 		for _, kind := range []verbs.Op{verbs.OpWrite, verbs.OpRead} {
 			for _, timeout := range []uint8{12, 14} { // 17 and 67 ms
-				if raceEnabled && timeout != 14 {
-					continue
-				}
 				const pairs, messages, from, to = 8, 80, 10 * Millisecond, 60 * Millisecond
 				st := silenceStream(selective)
 				st.Kind, st.Pairs, st.Messages, st.Timeout, st.RetryCnt = kind, pairs, messages, timeout, 7
