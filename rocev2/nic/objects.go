@@ -23,15 +23,15 @@ import (
 // Device is a RoCEv2 NIC in this process, on one interface, or on several (the rails of Open). Its methods and those of
 // what it makes may be called by any goroutine.
 type Device struct {
-	opts      Options
-	dataplane Dataplane
-	routes    *route.Table // nil: a loopback device
-	socks     xsk.Set
-	more      []*iface // the further interfaces
-	mem       *mr.Table
-	eng       *engine
-	allow     allowList
-	mtu       int // MTU of the interface when the device was opened: the size that its frames have room for
+	opts       Options
+	dataplane  Dataplane
+	routes     *route.Table // nil: a loopback device
+	socks      xsk.Set
+	otherRails []*iface // the further interfaces
+	mem        *mr.Table
+	eng        *engine
+	allow      allowList
+	mtu        int // MTU of the interface when the device was opened: the size that its frames have room for
 
 	cm cmState
 

@@ -31,8 +31,8 @@ type engine struct {
 	clock clock
 	now   qp.Time // beginning of this iteration
 
-	rail         // rail of the device's own interface
-	more []*rail // rails of the other interfaces (rail.go)
+	rail               // rail of the device's own interface
+	otherRails []*rail // rails of the other interfaces (rail.go)
 
 	loopback loopbackQueue
 	allow    allowList // allowed senders of received packets; empty: all
