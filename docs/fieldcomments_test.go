@@ -124,7 +124,8 @@ func f(x int /* of a parameter */) {} // of a function
 			got = append(got, c.place+": "+c.text)
 		}
 	}
-	if want := []string{"p.go:5: of a message", "p.go:9: Of a listener.", "p.go:13: ends the wire", "p.go:16: Returns", "p.go:20: whose name it is"}; !slices.Equal(got, want) {
+	want := []string{"p.go:5: of a message", "p.go:9: Of a listener.", "p.go:13: ends the wire", "p.go:16: Returns", "p.go:20: whose name it is"}
+	if !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
 }
