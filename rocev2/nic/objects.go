@@ -35,7 +35,7 @@ type Device struct {
 
 	cm cmState
 
-	gone     atomic.Bool            // the interface is
+	gone     atomic.Bool            // the interface is gone
 	started  atomic.Pointer[engine] // eng, for the goroutine that follows the interface
 	linkLost bool                   // routeEvent's: the interface has had no carrier
 
@@ -125,7 +125,7 @@ type QP struct {
 	dirty               bool
 	ackWaiting          bool   // the queue pair is in engine.ackWait
 	encrypted           bool   // the queue pair takes and sends encrypted packets only (crypt)
-	ackWaitSlot         uint32 // there
+	ackWaitSlot         uint32 // slot in engine.ackWait
 	sendTaken, sendLost uint32
 
 	q qp.QP // all but its Config
