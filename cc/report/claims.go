@@ -21,7 +21,7 @@ type rule struct {
 	text        string
 	against     []string
 	percentiles []int
-	small       *bool   // only buckets up to one BDP (true), only buckets above (false), or all (nil)
+	small       *bool   // true: buckets up to one BDP; false: buckets above; nil: all
 	factor      float64 // ours may be so many times theirs
 }
 

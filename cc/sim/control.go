@@ -200,7 +200,7 @@ type Ack struct {
 	Packets    uint32 // data packets that came since the last ACK, 1 unless coalesced
 	CE         uint32 // number of these data packets that were marked
 	Duplicate  bool   // the ACK acknowledges nothing new
-	Retransmit bool   // answers a retransmitted packet: do not time it (Karn)
+	Retransmit bool   // the packet was retransmitted: its time is no sample (Karn)
 
 	// T1 is when the data packet left and T3 when this ACK came, by the sender's
 	// stamp clock. T2 is when the data came and T2Out when the ACK left, by the

@@ -34,7 +34,7 @@ type Net struct {
 	ports      []port
 	queues     []queue // queues by port and queue, if ports have more than their own two
 	numQueues  int
-	selective  bool // the transport
+	selective  bool // the transport is selective
 	switches   []swtch
 	ingress    []ingress // nil without PFC
 	alphaQ8    int64

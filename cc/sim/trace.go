@@ -30,7 +30,7 @@ type PortStats struct {
 	Marks              uint64 // packets marked CE
 	Pauses             uint64 // pause frames sent to the other end
 	PausedFor          time.Duration
-	QueueBytes         int64 // now
+	QueueBytes         int64 // present length of the queue
 	MaxQueueBytes      int64
 }
 

@@ -29,12 +29,12 @@ func (m *Model) HoldBank(bank int) (release func()) {
 	hold := make(chan struct{})
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	m.dma.queues[bank].hold = hold
+	m.dma.queues[bank].gate = hold
 	return func() {
 		m.lock.Lock()
 		defer m.lock.Unlock()
-		if m.dma.queues[bank].hold == hold {
-			m.dma.queues[bank].hold = nil
+		if m.dma.queues[bank].gate == hold {
+			m.dma.queues[bank].gate = nil
 			close(hold)
 		}
 	}
@@ -49,7 +49,7 @@ type dma struct {
 type dmaQueue struct {
 	transfers []transfer    // the first is being executed
 	running   bool          // a goroutine executes them
-	hold      chan struct{} // gate of the queue, or nil: the queue waits until it is closed
+	gate      chan struct{} // gate of the queue, or nil: the queue waits until it is closed
 }
 
 type transfer struct {
@@ -89,7 +89,7 @@ func (m *Model) runDMA(bank int) {
 			m.lock.Unlock()
 			return
 		}
-		t, hold, host := q.transfers[0], q.hold, m.dma.host
+		t, hold, host := q.transfers[0], q.gate, m.dma.host
 		m.lock.Unlock()
 		if hold != nil {
 			<-hold

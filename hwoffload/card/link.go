@@ -15,7 +15,7 @@ type Link struct {
 	Queued  int // most bytes that the queue has held; the caller may set it to 0
 	Dropped int // frames that did not fit
 
-	empty qp.Time // time at which the queue is empty
+	emptyAt qp.Time // time at which the queue is empty
 }
 
 // Limit has the frames that a port sends pass a link with a rate.
@@ -27,12 +27,12 @@ func (l *Link) leaves(now qp.Time, n int) (qp.Time, bool) {
 	if l == nil || l.RateBps == 0 {
 		return now, true
 	}
-	queued := int(uint64(max(0, l.empty-now))*l.RateBps/8_000_000_000) + n
+	queued := int(uint64(max(0, l.emptyAt-now))*l.RateBps/8_000_000_000) + n
 	if queued > l.Limit {
 		l.Dropped++
 		return 0, false
 	}
 	l.Queued = max(l.Queued, queued)
-	l.empty = max(l.empty, now) + qp.Time(uint64(n)*8_000_000_000/l.RateBps)
-	return l.empty, true
+	l.emptyAt = max(l.emptyAt, now) + qp.Time(uint64(n)*8_000_000_000/l.RateBps)
+	return l.emptyAt, true
 }

@@ -36,13 +36,13 @@ type pacedDest struct {
 	node    uint32
 	waiting []*queuePair
 	turn    *queuePair // queue pair that is in dataPath.ready and may send the next packet, or nil
-	until   qp.Time    // send time of the next packet, if timed
+	sendAt  qp.Time    // send time of the next packet, if timed
 	timed   bool       // the destination is in pacing.timed
 }
 
 // turn is a queue pair's part of the pacer.
 type turn struct {
-	of    *pacedDest // destination that the queue pair may send the next packet to, or nil
+	dest  *pacedDest // destination that the queue pair may send the next packet to, or nil
 	waits bool       // the queue pair is in the queue of a destination
 	since qp.Time    // beginning of the wait; 0: it has not waited
 }
@@ -70,9 +70,9 @@ func (d *dataPath) mayLeave(x *queuePair, now qp.Time) bool {
 	case p == nil:
 		p = &pacedDest{node: node}
 		d.pacing.dests[node] = p
-	case x.paced.of == p && wait <= 0:
+	case x.paced.dest == p && wait <= 0:
 		return true
-	case x.paced.of == p: // the rate is lower than when its turn began
+	case x.paced.dest == p: // the rate is lower than when its turn began
 		p.waiting = append([]*queuePair{x}, p.waiting...)
 		x.paced.waits = true
 		return false
@@ -136,14 +136,14 @@ func (d *dataPath) schedule(p *pacedDest, now qp.Time) {
 		return
 	}
 	if wait := d.wait(p.node, now); wait > 0 {
-		p.until, p.timed = now+qp.Time(wait), true
+		p.sendAt, p.timed = now+qp.Time(wait), true
 		d.pacing.timed = append(d.pacing.timed, p)
-		d.pacing.dueAt(p.until)
+		d.pacing.dueAt(p.sendAt)
 		return
 	}
 	x := p.waiting[0]
 	p.waiting = p.waiting[1:]
-	x.paced.waits, x.paced.of, p.turn = false, p, x
+	x.paced.waits, x.paced.dest, p.turn = false, p, x
 	d.enqueue(x)
 }
 
@@ -162,8 +162,8 @@ func (d *dataPath) endTurn(x *queuePair, now qp.Time) {
 	if !x.paced.waits {
 		x.paced.since = 0
 	}
-	if p := x.paced.of; p != nil {
-		x.paced.of, p.turn = nil, nil
+	if p := x.paced.dest; p != nil {
+		x.paced.dest, p.turn = nil, nil
 		d.schedule(p, now)
 	}
 }
@@ -178,9 +178,9 @@ func (d *dataPath) release(now qp.Time) {
 	timed := p.timed
 	p.timed, p.due = nil, 0
 	for _, dest := range timed {
-		if !changed && dest.until > now {
+		if !changed && dest.sendAt > now {
 			p.timed = append(p.timed, dest)
-			p.dueAt(dest.until)
+			p.dueAt(dest.sendAt)
 			continue
 		}
 		dest.timed = false

@@ -94,14 +94,14 @@ func TestErrors(t *testing.T) {
 		t.Errorf("a card that has the registers only: %v", err)
 	}
 	reads := uint32(0)
-	restless := openPreCredit(t, func(addr uint64, v uint32) uint32 {
+	unsteady := openPreCredit(t, func(addr uint64, v uint32) uint32 {
 		if addr == at+regs.PrecreditListChangesOffset {
 			reads++
 			return reads
 		}
 		return v
 	})
-	if _, err := driver.ReadSenders(restless); !errors.Is(err, driver.ErrSendersBusy) {
+	if _, err := driver.ReadSenders(unsteady); !errors.Is(err, driver.ErrSendersBusy) {
 		t.Errorf("a list that never rests: %v", err)
 	}
 	wrong := openPreCredit(t, func(addr uint64, v uint32) uint32 {

@@ -24,7 +24,7 @@ var sourceDelays = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisec
 // sources has the further addresses of this host from which packets leave to each peer.
 type sources struct {
 	of    map[bpf.DestKey][]netip.Addr
-	asked []source // no answer yet
+	asked []source // sources without an answer yet
 }
 
 // source is an address of this host, with a peer that gets packets from it.

@@ -104,12 +104,12 @@ func (c *session) settle() {
 		more, wait := false, time.Duration(0)
 		c.s.dev.InLoop(func() {
 			f := c.s.feeder
-			if c.costs.until == 0 {
+			if c.costs.suspendedUntil == 0 {
 				c.take()
 				f.count(c)
 			}
-			if more = c.waiting(); c.costs.until != 0 {
-				wait = c.costs.until - f.now()
+			if more = c.waiting(); c.costs.suspendedUntil != 0 {
+				wait = c.costs.suspendedUntil - f.now()
 			}
 		})
 		if !more {

@@ -37,7 +37,7 @@ func (q *queue) takeRecv() {
 // index that is not possible, stay for take: they end the queue pair, which must not happen in the midst of a packet.
 // The packet is not at the process's expense, only the receives are.
 func (q *queue) findReceives() {
-	if q.ended || q.c.costs.until != 0 || q.in.Look() != nil {
+	if q.ended || q.c.costs.suspendedUntil != 0 || q.in.Look() != nil {
 		return
 	}
 	n := 0
@@ -48,7 +48,7 @@ func (q *queue) findReceives() {
 		}
 		q.in.Skip()
 	}
-	q.c.costs.pay(n)
+	q.c.costs.credit(n)
 }
 
 func (q *queue) feedRecv(wr *verbs.RecvWR) error {

@@ -87,7 +87,7 @@ func (c *session) alert() {
 		c.slowSignals = 0
 		return
 	}
-	c.costs.signals.Spend(c.s.feeder.now(), uint64(took/signalTime), signalsPerSecond, signalsSaved)
+	c.costs.signals.Spend(c.s.feeder.now(), uint64(took/signalTime), signalsPerSecond, signalsBurst)
 	if took < slowSignal {
 		c.slowSignals = 1
 		return

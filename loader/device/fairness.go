@@ -12,51 +12,50 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 )
 
-// What a process has the engine's thread do in vain is limited: looking at rings without entries, and
-// ending its sleep. It is counted in looks, of some 300 ns each. The engine's thread does not look at a
-// process that is over its limit until it is below the limit again. Its entries wait so long; none is
-// lost.
+// The work that a process causes in vain is limited: checks of rings without entries, and ends of the sleep of the
+// engine's thread. It is counted in ring checks, of some 300 ns each. A process that is over its limit is suspended: its
+// rings are not checked until it is below the limit again. Its entries wait so long; none is lost.
 //
 // A program that rings the doorbell, or signals, only after it has written an entry is never delayed,
-// whatever its rate: each entry that is taken pays for one doorbell and one signal.
+// whatever its rate: the credit of each entry that is taken is one doorbell and one signal.
 //
 // Signals to a process are limited too. Those beyond the limit are sent later, several as one.
 
 const (
-	// looksPerSecond is what a process may cost on average: about 1 % of a core. looksOfUser is that of
-	// all processes of a user, and looksSaved for how long those that were not made are kept. It is
-	// short, as a process that opens the device again has them again.
-	looksPerSecond = 25_000
-	looksOfUser    = 2 * looksPerSecond
-	looksSaved     = 10 * time.Millisecond
+	// checksPerSecond is the mean cost of a process: about 1 % of a core. userChecksPerSecond is the sum of all processes
+	// of a user, and checksBurst the time for which unused ring checks are kept. It is short, as a process that opens the
+	// device again has them again.
+	checksPerSecond     = 25_000
+	userChecksPerSecond = 2 * checksPerSecond
+	checksBurst         = 10 * time.Millisecond
 
-	// looksOfSignal is what the end of a sleep counts, with its system calls. A ring without entries
+	// checksOfSignal is the cost of the end of a sleep, with its system calls. A ring without entries
 	// counts 1, and a group of the doorbell also.
-	looksOfSignal = 64
-	// looksOfEntry is what an entry pays for: its ring, its group, its signal.
-	looksOfEntry = 2 + looksOfSignal
+	checksOfSignal = 64
+	// checksOfEntry is the credit of an entry: its ring, its group, its signal.
+	checksOfEntry = 2 + checksOfSignal
 
-	// looksAtOnce is how many are counted without reading the clock.
-	looksAtOnce = 64
-	// looksPaid is how much is paid ahead at most: what was counted after its entries were taken. There is at
+	// checksAtOnce is the number of ring checks that are counted without reading the clock.
+	checksAtOnce = 64
+	// maxCredit is the largest credit: the ring checks that are counted after the entries were taken. There is at
 	// most one signal, and one doorbell for each ring.
-	looksPaid = 2*ring.Queues + looksOfSignal
+	maxCredit = 2*ring.Queues + checksOfSignal
 
 	// signalsPerSecond is how many signals a process gets: a program that sleeps until each of its
 	// messages gets some 20 000. Several threads together may get as many as one signal every 20 us.
 	signalsPerSecond = 50_000
-	signalsSaved     = 10 * time.Millisecond
+	signalsBurst     = 10 * time.Millisecond
 )
 
 // costs are what a process has cost the engine's thread, which is the only one that uses them.
 type costs struct {
-	looks   int // ring checks that no bucket has counted yet; negative: paid ahead
-	bucket  limits.Bucket
-	user    *userCosts
-	until   time.Duration // nobody looks at the process before; 0: it is not delayed
-	renewed bool          // the next event of its eventfd is not a signal
-	signals limits.Bucket
-	owed    time.Duration // time at which the deferred signal is sent; 0: none
+	ringChecks       int // ring checks that no bucket has counted yet; negative: credit
+	bucket           limits.Bucket
+	user             *userCosts
+	suspendedUntil   time.Duration // end of the suspension of the process; 0: it is not suspended
+	renewed          bool          // the next event of its eventfd is not a signal
+	signals          limits.Bucket
+	deferredSignalAt time.Duration // time at which the deferred signal is sent; 0: none
 }
 
 // userCosts are those of all processes of a user together.
@@ -65,14 +64,14 @@ type userCosts struct {
 	processes int
 }
 
-// pay counts that n entries were taken.
-func (k *costs) pay(n int) { k.looks = max(k.looks-n*looksOfEntry, -looksPaid) }
+// credit counts the ring checks of n entries that were taken.
+func (k *costs) credit(n int) { k.ringChecks = max(k.ringChecks-n*checksOfEntry, -maxCredit) }
 
-// wait counts the looks of the process, and returns for how long nobody is to look at it.
+// wait counts the ring checks of the process, and returns for how long it is to be suspended.
 func (k *costs) wait(now time.Duration) time.Duration {
-	n := uint64(max(k.looks, 0))
-	k.looks = 0
-	return max(k.bucket.Spend(now, n, looksPerSecond, looksSaved), k.user.bucket.Spend(now, n, looksOfUser, looksSaved))
+	n := uint64(max(k.ringChecks, 0))
+	k.ringChecks = 0
+	return max(k.bucket.Spend(now, n, checksPerSecond, checksBurst), k.user.bucket.Spend(now, n, userChecksPerSecond, checksBurst))
 }
 
 // join begins to serve a process.
@@ -95,10 +94,10 @@ func (f *feeder) leave(c *session) {
 	if c.costs.user.processes--; c.costs.user.processes == 0 {
 		delete(f.users, c.uid)
 	}
-	if c.costs.until != 0 {
+	if c.costs.suspendedUntil != 0 {
 		f.delayed--
 	}
-	if c.costs.owed != 0 {
+	if c.costs.deferredSignalAt != 0 {
 		f.delayed--
 	}
 }
@@ -106,12 +105,12 @@ func (f *feeder) leave(c *session) {
 // count delays a process that is over its limit.
 func (f *feeder) count(c *session) {
 	k := &c.costs
-	if k.looks <= looksAtOnce {
+	if k.ringChecks <= checksAtOnce {
 		return
 	}
 	now := f.now()
-	if wait := k.wait(now); wait > 0 && k.until == 0 {
-		k.until = now + wait
+	if wait := k.wait(now); wait > 0 && k.suspendedUntil == 0 {
+		k.suspendedUntil = now + wait
 		f.delayed++
 		f.listen(c, silent)
 	}
@@ -140,14 +139,14 @@ func (f *feeder) resume(slept bool) (again bool) {
 	now := f.now()
 	for _, c := range f.sessions {
 		k := &c.costs
-		if k.until != 0 && k.until <= now {
-			k.until, k.renewed = 0, true
+		if k.suspendedUntil != 0 && k.suspendedUntil <= now {
+			k.suspendedUntil, k.renewed = 0, true
 			f.delayed--
 			f.listen(c, wakeEvents)
 			again = true
 		}
-		if k.owed != 0 && k.owed <= now {
-			k.owed = 0
+		if k.deferredSignalAt != 0 && k.deferredSignalAt <= now {
+			k.deferredSignalAt = 0
 			f.delayed--
 			c.alert()
 		}
@@ -162,7 +161,7 @@ func (f *feeder) Due() (d time.Duration, some bool) {
 	}
 	first := time.Duration(1<<63 - 1)
 	for _, c := range f.sessions {
-		for _, at := range [...]time.Duration{c.costs.until, c.costs.owed} {
+		for _, at := range [...]time.Duration{c.costs.suspendedUntil, c.costs.deferredSignalAt} {
 			if at != 0 {
 				first = min(first, at)
 			}
@@ -189,7 +188,7 @@ func (f *feeder) readSignals() {
 		case c.costs.renewed:
 			c.costs.renewed = false
 		default:
-			c.costs.looks += looksOfSignal
+			c.costs.ringChecks += checksOfSignal
 		}
 	}
 }
@@ -213,13 +212,13 @@ func newWake() (int, error) {
 // notify wakes the process, now or when it may get another signal.
 func (c *session) notify() {
 	k := &c.costs
-	if k.owed != 0 {
+	if k.deferredSignalAt != 0 {
 		return
 	}
 	f := c.s.feeder
 	now := f.now()
-	if wait := k.signals.Spend(now, 1, signalsPerSecond, signalsSaved); wait > 0 {
-		k.owed = now + wait
+	if wait := k.signals.Spend(now, 1, signalsPerSecond, signalsBurst); wait > 0 {
+		k.deferredSignalAt = now + wait
 		f.delayed++
 		return
 	}

@@ -55,7 +55,7 @@ func TestOverflowedWake(t *testing.T) {
 	c := w.process(1, 1)
 	overflow(t, c.wake)
 	for range 3 {
-		for c.costs.until == 0 {
+		for c.costs.suspendedUntil == 0 {
 			c.groups()
 			w.iterate(c)
 		}
@@ -63,9 +63,9 @@ func TestOverflowedWake(t *testing.T) {
 		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.f.epoll), Events: unix.POLLIN}}, 0); n != 0 || err != nil {
 			t.Fatalf("the engine cannot sleep while the process is delayed: %d, %v", n, err)
 		}
-		w.now = c.costs.until
+		w.now = c.costs.suspendedUntil
 		w.iterate(c)
-		if c.costs.until != 0 {
+		if c.costs.suspendedUntil != 0 {
 			t.Fatal("the delay does not end")
 		}
 	}

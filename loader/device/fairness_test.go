@@ -30,9 +30,9 @@ func newFloodWorld(t *testing.T) *floodWorld {
 	return w
 }
 
-// maxDelay is for how long nobody looks at a process that names all numbers of the doorbell, of which most are no
+// maxDelay is the longest suspension of a process that names all numbers of the doorbell, of which most are no
 // rings.
-const maxDelay = 2 * (ring.Queues + looksOfSignal) * time.Second / looksPerSecond
+const maxDelay = 2 * (ring.Queues + checksOfSignal) * time.Second / checksPerSecond
 
 // flooder is a process of such a world.
 type flooder struct {
@@ -86,7 +86,7 @@ func (c *flooder) groups() {
 // storm rings for all rings, and for groups and numbers without a ring, and signals.
 func (c *flooder) storm() {
 	for i := range uint32(ring.Queues) {
-		if c.costs.until != 0 {
+		if c.costs.suspendedUntil != 0 {
 			break // nobody has cleared them
 		}
 		c.doorbell.Set(i)
@@ -136,9 +136,9 @@ func (w *floodWorld) iterate(c *flooder) (taken int) {
 // looked at for a part of the time, and is not lost. Another process is looked at in each iteration.
 func TestFloods(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		does  func(c *flooder)
-		looks float64 // smallest number of ring checks of an iteration that checks the rings of the process
+		name   string
+		does   func(c *flooder)
+		checks float64 // smallest number of ring checks of an iteration that checks the rings of the process
 	}{
 		{"rings without entries", func(c *flooder) { c.doorbell.Set(0); c.doorbell.Set(1) }, 3},
 		{"groups without rings", (*flooder).groups, 64},
@@ -147,12 +147,12 @@ func TestFloods(t *testing.T) {
 				c.doorbell.Set(100 + i)
 			}
 		}, 9},
-		{"signals", (*flooder).signal, looksOfSignal},
+		{"signals", (*flooder).signal, checksOfSignal},
 		{"bad entries with signals", func(c *flooder) {
-			if c.costs.until == 0 {
+			if c.costs.suspendedUntil == 0 {
 				c.post(0, true)
 			}
-		}, looksOfSignal},
+		}, checksOfSignal},
 		{"all", (*flooder).storm, 256},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -170,12 +170,12 @@ func TestFloods(t *testing.T) {
 				} else {
 					w.iterate(other)
 				}
-				if flood.costs.until == 0 {
+				if flood.costs.suspendedUntil == 0 {
 					looked++
 				}
-				longest = max(longest, flood.costs.until-w.now)
+				longest = max(longest, flood.costs.suspendedUntil-w.now)
 			}
-			most := (float64(looksPerSecond)*(length+looksSaved).Seconds() + 1000) / c.looks
+			most := (float64(checksPerSecond)*(length+checksBurst).Seconds() + 1000) / c.checks
 			if float64(looked) > most+1 {
 				t.Errorf("it was looked at %d times in %v, want at most %.0f", looked, length, most)
 			}
@@ -197,7 +197,7 @@ func TestHonestIsNotDelayed(t *testing.T) {
 			w.f.Take()
 		}
 		w.iterate(c)
-		if c.costs.until != 0 {
+		if c.costs.suspendedUntil != 0 {
 			t.Fatalf("delayed after %d entries", i+1)
 		}
 	}
@@ -222,7 +222,7 @@ func TestLateDoorbells(t *testing.T) {
 			w.iterate(c)
 		}
 	}
-	if c.costs.until != 0 {
+	if c.costs.suspendedUntil != 0 {
 		t.Error("delayed")
 	}
 }
@@ -232,7 +232,7 @@ func TestLateDoorbells(t *testing.T) {
 func TestDelayEnds(t *testing.T) {
 	w := newFloodWorld(t)
 	c := w.process(1, 2)
-	for c.costs.until == 0 {
+	for c.costs.suspendedUntil == 0 {
 		c.storm()
 		w.iterate(c)
 	}
@@ -257,38 +257,38 @@ func TestDelayEnds(t *testing.T) {
 	if got := w.iterate(c); got != 1 {
 		t.Errorf("%d entries taken at the end of the delay", got)
 	}
-	if _, some := w.f.Due(); some || c.costs.looks > 0 {
-		t.Errorf("something is still due: %v; %d looks, though nothing was in vain", some, c.costs.looks)
+	if _, some := w.f.Due(); some || c.costs.ringChecks > 0 {
+		t.Errorf("something is still due: %v; %d ring checks, though nothing was in vain", some, c.costs.ringChecks)
 	}
 	w.now += time.Second
-	for c.costs.until == 0 {
+	for c.costs.suspendedUntil == 0 {
 		c.storm()
 		w.iterate(c)
 	}
 	c.doorbell.Take(nil, func(uint32) {})
-	w.now = c.costs.until
-	before := c.costs.looks
-	if w.iterate(c); c.costs.until != 0 || c.costs.looks != before {
-		t.Errorf("the end of a delay counts %d", c.costs.looks-before)
+	w.now = c.costs.suspendedUntil
+	before := c.costs.ringChecks
+	if w.iterate(c); c.costs.suspendedUntil != 0 || c.costs.ringChecks != before {
+		t.Errorf("the end of a delay counts %d", c.costs.ringChecks-before)
 	}
 	w.f.Sleep()
 	c.signal()
 	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.f.epoll), Events: unix.POLLIN}}, 0); n != 1 || err != nil {
 		t.Errorf("after the delay, a signal does not end the sleep: %v", err)
 	}
-	if w.iterate(c); c.costs.looks != before+looksOfSignal {
-		t.Errorf("a signal counts %d, want %d", c.costs.looks-before, looksOfSignal)
+	if w.iterate(c); c.costs.ringChecks != before+checksOfSignal {
+		t.Errorf("a signal counts %d, want %d", c.costs.ringChecks-before, checksOfSignal)
 	}
-	for c.costs.until == 0 {
+	for c.costs.suspendedUntil == 0 {
 		c.storm()
 		w.iterate(c)
 	}
-	w.now = c.costs.until
+	w.now = c.costs.suspendedUntil
 	w.f.statusPage.Asleep().Store(0)
 	for range resumeEvery {
 		w.f.Take()
 	}
-	if c.costs.until == w.now {
+	if c.costs.suspendedUntil == w.now {
 		t.Error("the delay goes on while the engine does not sleep")
 	}
 }
@@ -298,7 +298,7 @@ func TestFloodsOfUser(t *testing.T) {
 	w := newFloodWorld(t)
 	all := []*flooder{w.process(1, 1), w.process(1, 1), w.process(1, 1), w.process(1, 1)}
 	const length, step = time.Second, 20 * time.Microsecond
-	looks := 0
+	checks := 0
 	for end := w.now + length; w.now < end; w.now += step {
 		for i, c := range all {
 			c.signal()
@@ -310,19 +310,19 @@ func TestFloodsOfUser(t *testing.T) {
 		}
 		w.iterate(all[1])
 		for _, c := range all {
-			if c.costs.until == 0 {
-				looks += looksOfSignal
+			if c.costs.suspendedUntil == 0 {
+				checks += checksOfSignal
 			}
 		}
 	}
-	if most := 1.2*looksOfUser*(length+looksSaved).Seconds() + 100*4*looksAtOnce; float64(looks) > most {
-		t.Errorf("%d looks in %v, want at most %.0f", looks, length, most)
+	if most := 1.2*userChecksPerSecond*(length+checksBurst).Seconds() + 100*4*checksAtOnce; float64(checks) > most {
+		t.Errorf("%d ring checks in %v, want at most %.0f", checks, length, most)
 	}
 	for range 1000 {
 		all[1].notify()
 	}
-	if all[1].costs.owed == 0 {
-		t.Error("no signal is owed after 1000 at once")
+	if all[1].costs.deferredSignalAt == 0 {
+		t.Error("no signal is deferred after 1000 at once")
 	}
 	for _, c := range all {
 		w.f.leave(c.session)
@@ -379,18 +379,18 @@ func TestSignalsWait(t *testing.T) {
 		w.iterate(c)
 		total += received()
 	}
-	if most := int(signalsPerSecond*(length+signalsSaved).Seconds()) + 1; total > most || total < most-2 {
+	if most := int(signalsPerSecond*(length+signalsBurst).Seconds()) + 1; total > most || total < most-2 {
 		t.Errorf("%d signals in %v, want %d", total, length, most)
 	}
 	c.notify()
 	d, some := w.f.Due()
 	if !some || d > time.Second/signalsPerSecond {
-		t.Fatalf("the signal that is owed is due in %v (%v)", d, some)
+		t.Fatalf("the deferred signal is due in %v (%v)", d, some)
 	}
 	w.now += d
 	w.iterate(c)
 	if _, some := w.f.Due(); received() != 1 || some {
-		t.Errorf("the signal that was owed is lost, or due again: %v", some)
+		t.Errorf("the deferred signal is lost, or due again: %v", some)
 	}
 	for i := range 1000 { // 20 000 a second
 		w.now += 50 * time.Microsecond

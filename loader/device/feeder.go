@@ -39,7 +39,7 @@ type feeder struct {
 	users   map[uint32]*userCosts
 	byFD    map[int32]*session // sessions by the descriptor of their eventfd
 	skipped int                // iterations since delays were looked at
-	delayed int                // processes that nobody looks at, and signals that are owed
+	delayed int                // suspended processes, and deferred signals
 }
 
 var _ nic.Feeder = (*feeder)(nil)
@@ -89,7 +89,7 @@ func (f *feeder) FD() int { return f.epoll }
 // Waiting implements nic.Feeder.
 func (f *feeder) Waiting() bool {
 	for _, c := range f.sessions {
-		if c.costs.until == 0 && c.waiting() {
+		if c.costs.suspendedUntil == 0 && c.waiting() {
 			return true
 		}
 	}
@@ -114,7 +114,7 @@ func (f *feeder) Take() (n int) {
 	f.flushed = 0
 	for i := range f.sessions {
 		c := f.sessions[(f.next+i)%len(f.sessions)]
-		if c.costs.until != 0 {
+		if c.costs.suspendedUntil != 0 {
 			continue
 		}
 		if c.waiting() {
@@ -154,12 +154,12 @@ func look(list []*queue) {
 // collect puts the queues that the doorbell names, and watched ones with entries, to those that have
 // entries.
 func (c *session) collect() {
-	c.costs.looks += c.doorbell.Take(&c.pending, func(i uint32) {
+	c.costs.ringChecks += c.doorbell.Take(&c.pending, func(i uint32) {
 		if int(i) < len(c.queues) && c.queues[i] != nil {
 			c.queues[i].number = i
 			c.found(c.queues[i])
 		} else {
-			c.costs.looks++
+			c.costs.ringChecks++
 		}
 	})
 	for _, q := range c.watched {
@@ -192,9 +192,9 @@ func (c *session) takeFrom(list *[]*queue, budget int) (n int) {
 		m, more := q.take(min(queueBudget, budget-n))
 		n += max(m, 1)
 		if m == 0 {
-			c.costs.looks++
+			c.costs.ringChecks++
 		} else {
-			c.costs.pay(m)
+			c.costs.credit(m)
 		}
 		// collect has cleared the doorbell of what came after look.
 		if more || !q.ended && q.in.Changed() {

@@ -60,10 +60,10 @@ func (q *queue) take(budget int) (n int, more bool) {
 	return n, !q.ended && q.in.Left() > 0
 }
 
-// bad counts an entry that is no work request, which pays for nothing, and has flushed others.
+// bad counts an entry that is no work request, which has no credit, and has flushed others.
 func (q *queue) bad(flushed int) {
 	q.c.s.feeder.flushed += flushed
-	q.c.costs.pay(-1)
+	q.c.costs.credit(-1)
 }
 
 // damaged ends a ring whose index is not possible.

@@ -163,7 +163,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
-// The rings that are watched are few, and those that were used of late.
+// The rings that are watched are few, and those that were used recently.
 func TestWatchReview(t *testing.T) {
 	w := newWatchWorld(t, maxWatched+1)
 	for _, q := range w.c.queues {

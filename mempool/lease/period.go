@@ -41,11 +41,11 @@ func (t *Table) Next() (at time.Duration, ok bool) {
 func (t *Table) due(n *node) time.Duration {
 	switch {
 	case n.away:
-		return n.until
+		return n.dropAt
 	case n.asked:
-		return n.ends + t.c.Answer
+		return n.periodEnd + t.c.Answer
 	}
-	return n.ends
+	return n.periodEnd
 }
 
 // Tick does what is due: it asks nodes whose period has ended, begins periods without a report, closes
@@ -66,7 +66,7 @@ func (t *Table) Tick(now time.Duration) []Action {
 			t.startPeriod(now, n)
 		default:
 			n.asked = true
-			n.ends = now // what Report and Answer refer to, also after a late tick
+			n.periodEnd = now // what Report and Answer refer to, also after a late tick
 			t.do(Action{Kind: ActionAsk, Node: n.id, Period: n.period})
 		}
 	}
@@ -86,7 +86,7 @@ func (t *Table) revokeOverdue(now time.Duration, n *node) {
 // startPeriod plans the pool, and leases the node its part for a period that begins now.
 func (t *Table) startPeriod(now time.Duration, n *node) {
 	n.period++
-	n.asked, n.ends = false, now+n.length
+	n.asked, n.periodEnd = false, now+n.length
 	slabs, index := t.c.Slabs-t.broken, -1
 	var list []Need
 	for _, x := range t.nodes {

@@ -42,7 +42,7 @@ func (t *Table) Save() Saved {
 func (t *Table) Restore(now time.Duration, s Saved) error {
 	for _, x := range s.Nodes {
 		n := &node{
-			id: x.ID, name: x.Name, token: x.Token, length: x.Length, period: x.Period, usage: x.Usage, away: true, until: now + t.c.Hold,
+			id: x.ID, name: x.Name, token: x.Token, length: x.Length, period: x.Period, usage: x.Usage, away: true, dropAt: now + t.c.Hold,
 		}
 		if x.ID == 0 || x.ID > s.LastID || t.node(x.ID) != nil || !validName(x.Name) || t.byName(x.Name) != nil {
 			return fmt.Errorf("lease: saved node %d, %.40q: the number or the name is invalid or stands twice", x.ID, x.Name)

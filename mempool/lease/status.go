@@ -51,7 +51,7 @@ func (t *Table) Status(now time.Duration) Status {
 			Expected: t.c.Planner.Prediction(n.id),
 		}
 		if n.away {
-			x.Expires = max(n.until-now, 0)
+			x.Expires = max(n.dropAt-now, 0)
 		}
 		s.Nodes = append(s.Nodes, x)
 	}

@@ -39,15 +39,15 @@ type node struct {
 	token   uint64
 	session uint32
 	away    bool
-	until   time.Duration // away: when the node is dropped
+	dropAt  time.Duration // time at which the node is dropped, if it is away
 
-	length  time.Duration // length of a period
-	period  uint32
-	ends    time.Duration // the period
-	asked   bool
-	usage   Usage
-	planned int
-	slabs   []Slab // the oldest first
+	length    time.Duration // length of a period
+	period    uint32
+	periodEnd time.Duration // end of the present period
+	asked     bool
+	usage     Usage
+	planned   int
+	slabs     []Slab // the oldest first
 }
 
 // New makes a table whose slabs are free and zeroed.
@@ -98,7 +98,7 @@ func (t *Table) Join(now time.Duration, r Request) (Welcome, []Action, error) {
 		t.counts.Joins++
 	}
 	t.session++
-	n.session, n.away, n.asked, n.length, n.ends = t.session, false, false, r.Period, now
+	n.session, n.away, n.asked, n.length, n.periodEnd = t.session, false, false, r.Period, now
 	if !resumed || r.Demand > n.usage.Demand {
 		n.usage.Demand = min(r.Demand, t.bytes())
 	}
@@ -122,7 +122,7 @@ func (t *Table) Check(now time.Duration, r Request) (NodeID, error) {
 	case n != nil && n.token == r.Token:
 		return n.id, nil
 	case n != nil && n.away:
-		return 0, fmt.Errorf("%s: %w, and may come back in the next %v", r.Name, ErrTaken, (n.until - now).Round(time.Second))
+		return 0, fmt.Errorf("%s: %w, and may come back in the next %v", r.Name, ErrTaken, (n.dropAt - now).Round(time.Second))
 	case n != nil:
 		return 0, fmt.Errorf("%s: %w", r.Name, ErrTaken)
 	case len(t.nodes) >= t.c.MaxNodes:
@@ -148,7 +148,7 @@ func (t *Table) Lost(now time.Duration, id NodeID, session uint32) {
 		return
 	}
 	t.counts.Lost++
-	n.away, n.until = true, now+t.c.Hold
+	n.away, n.dropAt = true, now+t.c.Hold
 	t.changes++
 }
 

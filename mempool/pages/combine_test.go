@@ -206,7 +206,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// When slabs are returned, or the connection ends, while combined operations are under way: each page is completed
+// When slabs are returned, or the connection ends, while combined operations are outstanding: each page is completed
 // once, with its content or with an error.
 func TestCombinedFails(t *testing.T) {
 	const pages = 128

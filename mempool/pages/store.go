@@ -37,11 +37,11 @@ type Watcher interface {
 	Squeezed(pages []int64) // their slabs must be returned, and there is no room for them; told repeatedly
 }
 
-type nobody struct{}
+type noWatcher struct{}
 
-func (nobody) Room(int)         {}
-func (nobody) Lost([]int64)     {}
-func (nobody) Squeezed([]int64) {}
+func (noWatcher) Room(int)         {}
+func (noWatcher) Lost([]int64)     {}
+func (noWatcher) Squeezed([]int64) {}
 
 // Store keeps pages. Any goroutine may call its methods. It is a store of package vmm.
 type Store struct {
@@ -98,7 +98,7 @@ func New(n *node.Node, c Config) (*Store, error) {
 		c.PageBytes = vmm.PageSize
 	}
 	if c.Watcher == nil {
-		c.Watcher = nobody{}
+		c.Watcher = noWatcher{}
 	}
 	if c.PageBytes < 512 || c.PageBytes&(c.PageBytes-1) != 0 || uint64(c.PageBytes) > n.SlabBytes() {
 		return nil, fmt.Errorf("pages: %d bytes: choose a power of two from 512 to %d", c.PageBytes, n.SlabBytes())

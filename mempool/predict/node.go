@@ -88,7 +88,7 @@ type Node struct {
 	network *Network
 	guard   guard
 	open    []decision // ring of the decisions of the last horizon periods
-	at      int        // the oldest
+	oldest  int        // index of the oldest decision in open
 	scale   smooth     // mean of the spreads: the unit of the training loss
 	needs   []float64  // scratch: the needs of a decision
 }
@@ -133,11 +133,11 @@ func (n *Node) Observe(s Sample) error {
 		return err
 	}
 	n.history.Observe(float64(s.Demand), s.utilisation())
-	if d := &n.open[n.at]; d.Made {
+	if d := &n.open[n.oldest]; d.Made {
 		n.settle(d)
 	}
-	n.decide(&n.open[n.at])
-	n.at = (n.at + 1) % len(n.open)
+	n.decide(&n.open[n.oldest])
+	n.oldest = (n.oldest + 1) % len(n.open)
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (n *Node) decide(d *decision) {
 
 // Need is the prediction for the next periods, in whole pages. Without a sample it is 0.
 func (n *Node) Need() uint64 {
-	d := &n.open[(n.at+len(n.open)-1)%len(n.open)]
+	d := &n.open[(n.oldest+len(n.open)-1)%len(n.open)]
 	if !d.Made {
 		return 0
 	}

@@ -32,7 +32,7 @@ type PredictorReport struct {
 
 // Report returns the present state for people. It allocates.
 func (n *Node) Report() Report {
-	d := &n.open[(n.at+len(n.open)-1)%len(n.open)]
+	d := &n.open[(n.oldest+len(n.open)-1)%len(n.open)]
 	r := Report{
 		Predictor:      n.name(n.guard.Choice),
 		NetworkShare:   n.guard.share(n.guard.best()),

@@ -25,7 +25,7 @@ type session struct {
 	number uint32
 	node   lease.NodeID
 	token  uint64      // token in each message of the node
-	out    chan []byte // nil in it is the end
+	out    chan []byte // messages to be sent; nil is the end
 	stop   context.CancelCauseFunc
 	done   chan struct{} // closed: the connection has ended
 

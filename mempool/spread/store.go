@@ -86,7 +86,7 @@ type request struct {
 	write bool
 }
 
-// flight is a transfer under way.
+// flight is a transfer in flight.
 type flight struct {
 	link   *link
 	bounce []byte // nil: the data is in memory of the user, or of a repair

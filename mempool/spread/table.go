@@ -82,7 +82,7 @@ type server struct {
 type page struct {
 	copies  []*server // servers which have the last content
 	leaving []*server // servers of copies whose slab must be returned
-	busy    bool      // a request or a repair is under way
+	busy    bool      // a request or a repair is outstanding
 	writing bool      // the request in flight is a WRITE
 	version uint64    // version of the content
 	waiting []*op
@@ -230,7 +230,7 @@ func (t *table) begin(now time.Duration, number uint64, at int64, write bool) []
 	return t.take()
 }
 
-// start starts a request, when no other one of the page is under way.
+// start starts a request, when no other one of the page is outstanding.
 func (t *table) start(now time.Duration, o *op) {
 	switch {
 	case o.p.busy:

@@ -61,14 +61,14 @@ type conn struct {
 	interval int64      // ns between repetitions
 	deadline int64      // the state ends then, however many repetitions are left; 0: never
 	linger   int64      // ns in StateAnswered
-	told     bool       // Disconnected was reported
+	reported bool       // Disconnected was reported
 
 	encrypted  bool  // the queue pair takes encrypted packets only
 	asked      uint8 // Established: how often the peer was asked whether it has the connection, 0: it is not asked
 	aliveUntil int64 // time before which the peer is not asked
 
-	at    int64 // time at which the timer fires, 0: never
-	index int   // position in the heap of timers, -1: not in it
+	timerAt int64 // time at which the timer fires, 0: never
+	index   int   // position in the heap of timers, -1: not in it
 }
 
 // peerKey finds the connection of a REQ or SIDR_REQ that is repeated.
@@ -104,7 +104,7 @@ func (c *conn) qpKey() qpKey { return qpKey{c.peer, c.guid, c.path.Remote.QPN} }
 type timers []*conn
 
 func (t timers) Len() int           { return len(t) }
-func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
+func (t timers) Less(i, j int) bool { return t[i].timerAt < t[j].timerAt }
 func (t timers) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
 	t[i].index, t[j].index = i, j
@@ -127,7 +127,7 @@ func (t *timers) Pop() any {
 
 // setTimer has the timer of c fire at a time, or never with 0.
 func (m *Manager) setTimer(c *conn, at int64) {
-	c.at = at
+	c.timerAt = at
 	switch {
 	case at == 0 && c.index >= 0:
 		heap.Remove(&m.timers, c.index)

@@ -85,7 +85,7 @@ func (m *Manager) disconnect(now int64, c *conn, err error, private []byte) {
 	m.ask(now, c, StateDREQSent, dreq.Header)
 	if err != nil {
 		m.event(c, Event{Kind: Disconnected, Err: err})
-		c.told = true
+		c.reported = true
 	}
 }
 
@@ -131,7 +131,7 @@ func (m *Manager) timewait(now int64, c *conn, e Event) {
 	m.leaveHalf(c)
 	c.state, c.last, c.deadline = StateTimewait, nil, 0
 	m.setTimer(c, now+int64(m.cfg.Timewait))
-	if e.Kind != Disconnected || !c.told {
+	if e.Kind != Disconnected || !c.reported {
 		m.event(c, e)
 	}
 }

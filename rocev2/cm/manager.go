@@ -219,12 +219,12 @@ func (m *Manager) Next() (at int64, ok bool) {
 	if len(m.timers) == 0 {
 		return 0, false
 	}
-	return m.timers[0].at, true
+	return m.timers[0].timerAt, true
 }
 
 // Expire does what is due at now.
 func (m *Manager) Expire(now int64) {
-	for len(m.timers) > 0 && m.timers[0].at <= now {
+	for len(m.timers) > 0 && m.timers[0].timerAt <= now {
 		m.expire(now, m.timers[0])
 	}
 }

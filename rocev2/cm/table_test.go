@@ -204,10 +204,10 @@ var inputs = []input{
 		return m.Header
 	}),
 	{"timer", func(w *world, h *host, c *conn) bool {
-		if c.at == 0 {
+		if c.timerAt == 0 {
 			return false
 		}
-		h.Expire(c.at)
+		h.Expire(c.timerAt)
 		return true
 	}},
 	{"last timer", func(w *world, h *host, c *conn) bool {
@@ -217,7 +217,7 @@ var inputs = []input{
 			return false
 		}
 		c.repeats = 0
-		h.Expire(c.at)
+		h.Expire(c.timerAt)
 		return true
 	}},
 	call("Accept", func(w *world, h *host, c *conn) error {
@@ -250,7 +250,7 @@ func row(t *testing.T, l led, in input) (text string, ok bool) {
 	if name, _, _ := strings.Cut(l.name, ","); c.state.String() != name {
 		t.Fatalf("%s: it is in %s", l.name, c.state)
 	}
-	before, at := c.state, c.at
+	before, at := c.state, c.timerAt
 	if !in.apply(w, h, c) {
 		return "", false
 	}
@@ -267,7 +267,7 @@ func row(t *testing.T, l led, in input) (text string, ok bool) {
 	if h.conns[id] == nil {
 		next = "none"
 	}
-	if c.state == before && h.conns[id] != nil && len(sends)+len(events) == 0 && c.at == at {
+	if c.state == before && h.conns[id] != nil && len(sends)+len(events) == 0 && c.timerAt == at {
 		return "", false
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", l.name, in.name, next, strings.Join(sends, ", "), strings.Join(events, ", ")), true
@@ -342,7 +342,7 @@ func TestEveryStateEnds(t *testing.T) {
 		h, id := l.lead(w)
 		c := h.conns[id]
 		shown[c.state] = true
-		if at, ok := h.Next(); c.state != StateEstablished && (!ok || at <= 0 || c.at == 0) {
+		if at, ok := h.Next(); c.state != StateEstablished && (!ok || at <= 0 || c.timerAt == 0) {
 			t.Errorf("%s: no timer", l.name)
 		}
 		if c.state == StateEstablished {
@@ -353,7 +353,7 @@ func TestEveryStateEnds(t *testing.T) {
 			if n > 50 {
 				t.Fatalf("%s: still in %s after %d timers", l.name, c.state, n)
 			}
-			h.Expire(c.at)
+			h.Expire(c.timerAt)
 		}
 		if at, ok := h.Next(); ok {
 			t.Errorf("%s: a timer at %d is left", l.name, at)

@@ -31,7 +31,7 @@ func Open(w Dataplane, o Options, rails ...Rail) (_ *Device, err error) {
 		}
 	}()
 	for _, r := range rails {
-		d.more = append(d.more, &iface{name: r.Interface, dataplane: r.Dataplane})
+		d.otherRails = append(d.otherRails, &iface{name: r.Interface, dataplane: r.Dataplane})
 	}
 	if err := o.check(); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func Open(w Dataplane, o Options, rails ...Rail) (_ *Device, err error) {
 	if d.socks, err = d.openSockets(index, mtu); err != nil {
 		return nil, err
 	}
-	for _, p := range d.more {
+	for _, p := range d.otherRails {
 		if err := d.openIface(p); err != nil {
 			return nil, err
 		}
@@ -271,7 +271,7 @@ func (d *Device) release() error {
 			errs = append(errs, d.routes.Close())
 		}
 		errs = append(errs, d.dataplane.Close())
-		for _, p := range d.more {
+		for _, p := range d.otherRails {
 			errs = append(errs, p.release()...)
 		}
 		if d.eng != nil {

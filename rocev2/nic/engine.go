@@ -18,11 +18,11 @@ func newEngine(d *Device) (*engine, error) {
 	e.loopback.maxFrame = max(maxFrame(d.mtu), 4096+256)
 	e.loopback.rounds = loopbackRounds
 	longest := maxFrame(d.mtu)
-	for _, p := range d.more {
+	for _, p := range d.otherRails {
 		r := new(rail)
 		r.init(p.dataplane, p.socks)
 		r.senders = r.socks[:len(p.socks.Senders(p.name, p.index))]
-		e.more = append(e.more, r)
+		e.otherRails = append(e.otherRails, r)
 		longest = max(longest, maxFrame(p.mtu))
 	}
 	e.scratch = make([]byte, max(longest+64, 16<<10))

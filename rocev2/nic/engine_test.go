@@ -107,7 +107,7 @@ func TestUDOtherAddress(t *testing.T) {
 	for _, qpn := range []uint32{0, mad.QPN} {
 		e := bench(t)
 		e.dev.routes = route.FixedTable(netip.Addr{}, us, second)
-		e.dev.more = []*iface{{routes: route.FixedTable(rail)}}
+		e.dev.otherRails = []*iface{{routes: route.FixedTable(rail)}}
 		svc := cmservice.New(newMADPort(e.dev), cm.Config{})
 		t.Cleanup(func() { svc.Close() })
 		e.startMADs(svc)

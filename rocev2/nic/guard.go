@@ -84,7 +84,7 @@ func (e *engine) sender(x *QP, p *rocev2.Packet) *dest {
 	if x.dest == nil { // UD
 		return e.dests[p.Src()]
 	}
-	if y := x.standIn(p); y != nil {
+	if y := x.egressFor(p); y != nil {
 		return y.dest
 	}
 	return x.dest
@@ -108,7 +108,7 @@ func (e *engine) mtuOf(d *dest) int {
 	if d.rail == 0 {
 		return e.dev.mtu
 	}
-	return e.dev.more[d.rail-1].mtu
+	return e.dev.otherRails[d.rail-1].mtu
 }
 
 // answerPatience is how long the first packets to a destination wait for the token that they must

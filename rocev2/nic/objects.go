@@ -23,19 +23,19 @@ import (
 // Device is a RoCEv2 NIC in this process, on one interface, or on several (the rails of Open). Its methods and those of
 // what it makes may be called by any goroutine.
 type Device struct {
-	opts      Options
-	dataplane Dataplane
-	routes    *route.Table // nil: a loopback device
-	socks     xsk.Set
-	more      []*iface // the further interfaces
-	mem       *mr.Table
-	eng       *engine
-	allow     allowList
-	mtu       int // MTU of the interface when the device was opened: the size that its frames have room for
+	opts       Options
+	dataplane  Dataplane
+	routes     *route.Table // nil: a loopback device
+	socks      xsk.Set
+	otherRails []*iface // the further interfaces
+	mem        *mr.Table
+	eng        *engine
+	allow      allowList
+	mtu        int // MTU of the interface when the device was opened: the size that its frames have room for
 
 	cm cmState
 
-	gone     atomic.Bool            // the interface is
+	gone     atomic.Bool            // the interface is gone
 	started  atomic.Pointer[engine] // eng, for the goroutine that follows the interface
 	linkLost bool                   // routeEvent's: the interface has had no carrier
 
@@ -125,7 +125,7 @@ type QP struct {
 	dirty               bool
 	ackWaiting          bool   // the queue pair is in engine.ackWait
 	encrypted           bool   // the queue pair takes and sends encrypted packets only (crypt)
-	ackWaitSlot         uint32 // there
+	ackWaitSlot         uint32 // slot in engine.ackWait
 	sendTaken, sendLost uint32
 
 	q qp.QP // all but its Config

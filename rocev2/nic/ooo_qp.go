@@ -49,7 +49,7 @@ type oooQP struct {
 
 	oooSendQueue
 
-	rails     []standIn // rails on further interfaces
+	rails     []egress // rails on further interfaces
 	steered   steered
 	announced bool    // HELLO has announced the peer, or it has sent packets of the mode
 	askAt     qp.Time // time of the next check, 0 = nothing waits for HELLO
@@ -107,7 +107,7 @@ func (o *oooQP) fits(m rocev2.PMTU, path *route.Path) error {
 		return err
 	}
 	for _, s := range o.rails {
-		p := o.x.dev.more[s.number-1]
+		p := o.x.dev.otherRails[s.number-1]
 		if err := o.fitsPath(m, s.path.Current(), p.mtu, p.name); err != nil {
 			return err
 		}

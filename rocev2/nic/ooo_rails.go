@@ -18,16 +18,16 @@ import (
 )
 
 // A queue pair in out-of-order mode on several interfaces (rail.go). Where packets leave, a queue pair
-// has one path and is queued at one destination. So for each further interface there is a stand-in: a QP
+// has one path and is queued at one destination. So for each further interface there is an egress: a QP
 // that has only the path, the destination and the place in its queue. Package ooo is asked for the
-// packets of that rail when the stand-in is in service. All the rest is the queue pair's own.
+// packets of that rail when the egress is in service. All the rest is the queue pair's own.
 //
 // HELLO announces the mode on each interface. Data does not use a rail before.
 
 var _ verbs.RailQP = (*QP)(nil)
 
-// standIn is the part of a queue pair on one further interface. Rail i+1 of package ooo is the i-th.
-type standIn struct {
+// egress is the part of a queue pair on one further interface. Rail i+1 of package ooo is the i-th.
+type egress struct {
 	*QP
 	number    uint8 // number of the rail of the device, from 1
 	announced bool  // the peer has announced the mode there, or has sent packets of it
@@ -44,29 +44,29 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 	if x.ooo == nil {
 		return errors.New("nic: only a queue pair in out-of-order mode uses several interfaces: create it with QPInit.OutOfOrder")
 	}
-	var list []standIn
+	var list []egress
 	fail := func(err error) error {
 		for _, s := range list {
 			s.path.Release()
 		}
 		return err
 	}
-	used := make([]bool, len(x.dev.more))
+	used := make([]bool, len(x.dev.otherRails))
 	for i, a := range to {
 		n, err := x.dev.railFor(a.Src.Unmap(), i)
 		if err != nil {
 			return fail(err)
 		}
 		if used[n] {
-			return fail(fmt.Errorf("nic: interface %s is named twice: a queue pair has one address of the peer for each", x.dev.more[n].name))
+			return fail(fmt.Errorf("nic: interface %s is named twice: a queue pair has one address of the peer for each", x.dev.otherRails[n].name))
 		}
 		used[n] = true
-		path, err := x.dev.resolveOn(x.dev.more[n], a.Src, a.Dst)
+		path, err := x.dev.resolveOn(x.dev.otherRails[n], a.Src, a.Dst)
 		if err != nil {
 			return fail(err)
 		}
 		y := &QP{dev: x.dev, typ: x.typ, num: x.num, pd: x.pd, ooo: x.ooo, path: path, flow: flow{a.TClass, a.HopLimit}, src: path.Current().Src}
-		list = append(list, standIn{QP: y, number: uint8(n + 1)})
+		list = append(list, egress{QP: y, number: uint8(n + 1)})
 		if err := x.steerRail(n); err != nil {
 			return fail(err)
 		}
@@ -96,17 +96,18 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 // railFor returns which further interface has the address, or the i-th if there is none.
 func (d *Device) railFor(src netip.Addr, i int) (int, error) {
 	if !src.IsValid() {
-		if i >= len(d.more) {
-			return 0, fmt.Errorf("nic: the device has %d further interfaces: open it with more (engine.Config.Rails)", len(d.more))
+		if i >= len(d.otherRails) {
+			return 0, fmt.Errorf("nic: the device has %d further interfaces: open it with more (engine.Config.Rails)", len(d.otherRails))
 		}
 		return i, nil
 	}
-	for n, p := range d.more {
+	for n, p := range d.otherRails {
 		if slices.Contains(p.routes.GIDs(), src) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("nic: none of the %d further interfaces of the device has the address %s: open it with the one that has (engine.Config.Rails)", len(d.more), src)
+	return 0, fmt.Errorf("nic: none of the %d further interfaces of the device has the address %s: open it with the one that has (engine.Config.Rails)",
+		len(d.otherRails), src)
 }
 
 // resolveOn is resolve on a further interface.
@@ -152,7 +153,7 @@ func (x *QP) steerRail(n int) error {
 	s := &x.ooo.steered
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch p := x.dev.more[n]; {
+	switch p := x.dev.otherRails[n]; {
 	case x.destroyed.Load():
 		return errQPDestroyed
 	case s.bits>>n&1 != 0:
@@ -174,7 +175,7 @@ func (x *QP) unsteerRails() (errs []error) {
 	s := &x.ooo.steered
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n, p := range x.dev.more {
+	for n, p := range x.dev.otherRails {
 		if s.bits>>n&1 != 0 {
 			errs = append(errs, p.dataplane.Unsteer(x.num))
 		}
@@ -183,7 +184,7 @@ func (x *QP) unsteerRails() (errs []error) {
 	return errs
 }
 
-// whole returns the queue pair of a stand-in, or the queue pair itself.
+// whole returns the queue pair of an egress, or the queue pair itself.
 func (x *QP) whole() *QP {
 	if x.ooo != nil {
 		return x.ooo.x
@@ -191,8 +192,8 @@ func (x *QP) whole() *QP {
 	return x
 }
 
-// standIn returns the stand-in to whose interface the peer has sent the packet, or nil.
-func (x *QP) standIn(p *rocev2.Packet) *QP {
+// egressFor returns the egress to whose interface the peer has sent the packet, or nil.
+func (x *QP) egressFor(p *rocev2.Packet) *QP {
 	if x.ooo == nil {
 		return nil
 	}
@@ -204,7 +205,7 @@ func (x *QP) standIn(p *rocev2.Packet) *QP {
 	return nil
 }
 
-// queuedAt returns the queue pair or its stand-in that sends to a destination, or nil.
+// queuedAt returns the queue pair or its egress that sends to a destination, or nil.
 func (x *QP) queuedAt(d *dest) *QP {
 	if x.home == d {
 		return x
@@ -219,8 +220,8 @@ func (x *QP) queuedAt(d *dest) *QP {
 	return nil
 }
 
-// enqueueStandIns is enqueue for the further interfaces.
-func (e *engine) enqueueStandIns(x *QP) {
+// enqueueEgresses is enqueue for the further interfaces.
+func (e *engine) enqueueEgresses(x *QP) {
 	if x.ooo != nil {
 		for _, s := range x.ooo.rails {
 			e.enqueue(s.QP)
@@ -228,7 +229,7 @@ func (e *engine) enqueueStandIns(x *QP) {
 	}
 }
 
-// rail returns which rail of package ooo a queue pair or stand-in is.
+// rail returns which rail of package ooo a queue pair or egress is.
 func (o *oooQP) rail(x *QP) int {
 	for i, s := range o.rails {
 		if s.QP == x {
@@ -252,7 +253,7 @@ func (o *oooQP) mayUse(rail int) bool {
 
 // arrived returns the rail by which a packet has come.
 func (o *oooQP) arrived(p *rocev2.Packet) int {
-	y := o.x.standIn(p)
+	y := o.x.egressFor(p)
 	if y == nil {
 		return 0
 	}
@@ -261,7 +262,7 @@ func (o *oooQP) arrived(p *rocev2.Packet) int {
 	return rail
 }
 
-// answerBy returns the queue pair or the stand-in whose socket has room for a response, or nil.
+// answerBy returns the queue pair or the egress whose socket has room for a response, or nil.
 func (e *engine) answerBy(x *QP) *QP {
 	if e.hasFrame(x) {
 		return x

@@ -64,7 +64,7 @@ func TestUseRailsRefuses(t *testing.T) {
 // The counters of sockets are those of all interfaces.
 func TestSocketsOfAllRails(t *testing.T) {
 	first, second, third := new(xsk.Socket), new(xsk.Socket), new(xsk.Socket)
-	d := &Device{socks: xsk.Set{first}, more: []*iface{{socks: xsk.Set{second}}, {socks: xsk.Set{third}}}}
+	d := &Device{socks: xsk.Set{first}, otherRails: []*iface{{socks: xsk.Set{second}}, {socks: xsk.Set{third}}}}
 	if got := slices.Collect(d.sockets); !slices.Equal(got, []*xsk.Socket{first, second, third}) {
 		t.Errorf("%d sockets", len(got))
 	}
@@ -102,7 +102,7 @@ func TestUseRailsAndDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	d.more = []*iface{{name: "rail1", dataplane: l}}
+	d.otherRails = []*iface{{name: "rail1", dataplane: l}}
 	pd, _ := d.AllocPD()
 	cq, _ := d.CreateCQ(16)
 	create := func() *QP {

@@ -40,7 +40,7 @@ func (o *oooQP) nextAck(e *engine) *qp.Outbound {
 	return e.ooo.outbound()
 }
 
-// nextData implements QP.nextData for the queue pair, or for a stand-in.
+// nextData implements QP.nextData for the queue pair, or for an egress.
 func (o *oooQP) nextData(e *engine, x *QP) *qp.Outbound {
 	rail := o.rail(x)
 	if o.q == nil || !o.mayStart() || !o.mayUse(rail) {

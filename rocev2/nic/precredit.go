@@ -82,7 +82,7 @@ func (c *credits) onRenewed(e *engine, d *dest) {
 	}
 	c.turnOff(e, p)
 	c.keepStats(p)
-	p.src, p.epoch, p.void = c.newSender(), 0, 0
+	p.src, p.epoch, p.expired = c.newSender(), 0, 0
 }
 
 // newSender makes the sending half towards one peer.

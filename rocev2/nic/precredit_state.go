@@ -59,12 +59,12 @@ type creditPeer struct {
 
 	connectState
 
-	src   *precredit.Sender
-	ready bool // the peer is in a list of credits
-	loss  bool
-	probe probe
-	epoch uint32
-	void  uint32 // expired credit of this epoch, as last counted
+	src     *precredit.Sender
+	ready   bool // the peer is in a list of credits
+	loss    bool
+	probe   probe
+	epoch   uint32
+	expired uint32 // expired credit of this epoch, as last counted
 }
 
 // creditFlow is what a queue pair sends until its first ACK, and what its order of service

@@ -228,10 +228,10 @@ func (c *credits) flush(e *engine) {
 
 func (c *credits) sendReturn(e *engine, p *creditPeer, m precredit.Return) {
 	if m.Epoch != p.epoch {
-		p.epoch, p.void = m.Epoch, 0
+		p.epoch, p.expired = m.Epoch, 0
 	}
-	c.count.returned += uint64(m.Void - p.void)
-	p.void = m.Void
+	c.count.returned += uint64(m.Void - p.expired)
+	p.expired = m.Void
 	creditwire.PutReturn(&c.out, m)
 	if c.send(e, p, &c.out) {
 		c.count.returns++

@@ -52,7 +52,7 @@ func (d *Device) owns(a netip.Addr) bool {
 	if d.routes == nil || slices.Contains(d.routes.GIDs(), a) {
 		return true
 	}
-	return slices.ContainsFunc(d.more, func(p *iface) bool { return slices.Contains(p.routes.GIDs(), a) })
+	return slices.ContainsFunc(d.otherRails, func(p *iface) bool { return slices.Contains(p.routes.GIDs(), a) })
 }
 
 // openIface opens a further interface.
@@ -93,7 +93,7 @@ func (d *Device) sockets(yield func(*xsk.Socket) bool) {
 			return
 		}
 	}
-	for _, p := range d.more {
+	for _, p := range d.otherRails {
 		for _, s := range p.socks {
 			if !yield(s) {
 				return
@@ -125,7 +125,7 @@ func (d *Device) Rails() ([]verbs.Port, error) {
 		return nil, err
 	}
 	var out []verbs.Port
-	for _, p := range d.more {
+	for _, p := range d.otherRails {
 		l := p.routes.Link()
 		out = append(out, verbs.Port{Active: l.Up && l.Carrier, MTU: l.MTU, GIDs: p.routes.GIDs()})
 	}
@@ -145,7 +145,7 @@ func (e *engine) rails(yield func(*rail) bool) {
 	if !yield(&e.rail) {
 		return
 	}
-	for _, r := range e.more {
+	for _, r := range e.otherRails {
 		if !yield(r) {
 			return
 		}
@@ -156,7 +156,7 @@ func (e *engine) railNumber(n uint8) *rail {
 	if n == 0 {
 		return &e.rail
 	}
-	return e.more[n-1]
+	return e.otherRails[n-1]
 }
 
 // railOf returns the rail of a destination.

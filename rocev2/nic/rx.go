@@ -116,7 +116,7 @@ func (e *engine) lookup(p *rocev2.Packet, m *rxMeta) *QP {
 		e.count.rxMalformed++
 	case !matchPKey(bth.PKey(), x.pkey):
 		e.count.wrongPKey(bth, x)
-	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src) && x.standIn(p) == nil:
+	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src) && x.egressFor(p) == nil:
 		e.count.rxWrongPeer++
 	case x.typ == verbs.UD && !e.dev.owns(p.Dst()):
 		e.count.rxOtherAddress++

@@ -31,8 +31,8 @@ type engine struct {
 	clock clock
 	now   qp.Time // beginning of this iteration
 
-	rail         // rail of the device's own interface
-	more []*rail // rails of the other interfaces (rail.go)
+	rail               // rail of the device's own interface
+	otherRails []*rail // rails of the other interfaces (rail.go)
 
 	loopback loopbackQueue
 	allow    allowList // allowed senders of received packets; empty: all
@@ -177,7 +177,7 @@ type probe struct {
 // All queue pairs share it: an idle one costs nothing, and the engine need not look at each of
 // them.
 type posts struct {
-	any atomic.Bool // there is something
+	any atomic.Bool // something was posted
 
 	mu     sync.Mutex
 	batch  *postBatch
@@ -258,11 +258,11 @@ type madOut struct {
 type kicker struct {
 	wake  chan struct{}
 	busy  atomic.Bool // the kicker checks the sockets again before it sleeps
-	gone  atomic.Bool // the interface is
+	gone  atomic.Bool // the interface is gone
 	stop  atomic.Bool // the kicker is to end; frames that the kernel does not take now are left
 	down  atomic.Bool // the link is down: it is busy, but nothing leaves
 	ended chan struct{}
-	alone bool // one processor: a second thread would only cost
+	alone bool // the machine has one processor: a second thread would only cost
 }
 
 // syncer is the goroutine that reports to the destination table (dataplane_sync.go).

@@ -54,7 +54,7 @@ func (e *engine) flushDirty() {
 			e.enqueueUnblocked(x.dest)
 		}
 		e.enqueue(x)
-		e.enqueueStandIns(x)
+		e.enqueueEgresses(x)
 	}
 	e.dirty = append(e.dirty[:remaining], e.dirty[n:]...)
 	e.publishCompletions()

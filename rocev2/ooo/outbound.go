@@ -26,7 +26,7 @@ type Outbound struct {
 type place struct {
 	addr uint64
 	key  uint32
-	id   uint32 // the message
+	id   uint32 // ID of the message
 	psn  rocev2.PSN
 }
 

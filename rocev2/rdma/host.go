@@ -134,7 +134,7 @@ func (h *host) dispatch(e cm.Event) {
 				return
 			}
 		}
-		h.handlers[e.ID] = nobody{}
+		h.handlers[e.ID] = noHandler{}
 		go func() { _ = h.session.Reject(e.ID, nil) }() // it may have ended by now
 		return
 	}
@@ -205,7 +205,7 @@ func (h *host) unlisten(s mad.ServiceID) {
 	h.mu.Unlock()
 }
 
-// nobody ignores events of a request that is refused.
-type nobody struct{}
+// noHandler ignores events of a request that is refused.
+type noHandler struct{}
 
-func (nobody) event(cm.Event) {}
+func (noHandler) event(cm.Event) {}

@@ -24,7 +24,7 @@ type Message struct {
 	n      int // bytes of the message, as the peer sent it
 	imm    uint32
 	hasImm bool
-	out    atomic.Bool // the application has it
+	out    atomic.Bool // the application has the message
 }
 
 // MessageKind is the operation of the peer that a Message comes from.

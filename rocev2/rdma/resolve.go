@@ -147,7 +147,7 @@ func (a *Announcement) request(e cm.Event) handler {
 		return nil
 	}
 	go func() { _ = a.host.session.Answer(e.ID, a.q.QPN(), a.qkey, a.private) }() // the peer asks again
-	return nobody{}
+	return noHandler{}
 }
 
 func (a *Announcement) deviceEnded(error) {}

@@ -19,7 +19,7 @@ const servedBytes = SlotLen + AnswerLen
 type served struct {
 	server *Server
 	index  int
-	at     int64 // offset of descriptor and answer in the server's arena
+	offset int64 // offset of descriptor and answer in the server's arena
 
 	idle    bool // no task is served: the receive is posted
 	d       Descriptor
@@ -42,7 +42,7 @@ func (p *served) receive() error {
 			return err
 		}
 	}
-	wr := verbs.RecvWR{ID: p.id(kindRecv), SGL: p.server.sgl(p.at, SlotLen)}
+	wr := verbs.RecvWR{ID: p.id(kindRecv), SGL: p.server.sgl(p.offset, SlotLen)}
 	if err := p.server.config.QP.PostRecv(&wr); err != nil {
 		return fmt.Errorf("task: server: %w", err)
 	}
@@ -55,7 +55,7 @@ func (p *served) received(n uint32) error {
 	p.idle = false
 	var slot [SlotLen]byte
 	b := slot[:min(n, SlotLen)]
-	if readAt(p.server.arena, b, p.at) != mem.FaultNone {
+	if readAt(p.server.arena, b, p.offset) != mem.FaultNone {
 		return errArena
 	}
 	d, err := Parse(b)
@@ -208,7 +208,7 @@ func (p *served) answer(a Answer) error {
 	if write {
 		p.server.send(verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey, SGL: wr.SGL, ID: p.id(kindAnswer)})
 	}
-	at := p.at + SlotLen
+	at := p.offset + SlotLen
 	if writeAt(p.server.arena, a.Append(nil), at) != mem.FaultNone {
 		return errArena
 	}

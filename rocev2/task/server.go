@@ -135,7 +135,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 	}
 	for i := range s.slots {
 		p := &s.slots[i]
-		p.server, p.index, p.at = s, i, int64(i*servedBytes)
+		p.server, p.index, p.offset = s, i, int64(i*servedBytes)
 		if err := p.receive(); err != nil {
 			return nil, errors.Join(err, s.release(context.Background()))
 		}

@@ -9,18 +9,18 @@ package xsk
 // per packet, but they are also what arrives while the owner is not scheduled. So the reserve is
 // on the ring only after the owner has fallen behind.
 type reserve struct {
-	frames []uint64 // addresses
-	size   int      // Config.RxReserve
-	hold   int      // number of frames that Release puts here: size, or 0 after the owner fell behind
-	behind uint32   // frames received and not released from which on the owner has fallen behind
-	calm   uint32   // frames received since it last was
-	enough uint32   // number of calm frames that end that
+	frames     []uint64 // addresses
+	size       int      // Config.RxReserve
+	target     int      // number of frames that Release puts here: size, or 0 after the owner fell behind
+	behind     uint32   // frames received and not released from which on the owner has fallen behind
+	calm       uint32   // frames received since the owner last was behind
+	calmEnough uint32   // value of calm from which on the reserve is filled again
 }
 
 func newReserve(l layout) reserve {
 	r := reserve{
-		size: l.rxReserve, hold: l.rxReserve, behind: max(1, uint32(l.rxFrames-l.rxReserve)/2),
-		enough: calmRounds * uint32(l.rxFrames), frames: make([]uint64, 0, l.rxReserve),
+		size: l.rxReserve, target: l.rxReserve, behind: max(1, uint32(l.rxFrames-l.rxReserve)/2),
+		calmEnough: calmRounds * uint32(l.rxFrames), frames: make([]uint64, 0, l.rxReserve),
 	}
 	for i := l.rxFrames - l.rxReserve; i < l.rxFrames; i++ {
 		r.frames = append(r.frames, uint64(i*l.frameSize))
@@ -48,21 +48,21 @@ func (s *Socket) keepUp(waiting, n uint32) {
 	switch {
 	case r.size == 0:
 	case waiting+s.rxPool.out >= r.behind:
-		r.hold, r.calm = 0, 0
+		r.target, r.calm = 0, 0
 		for _, addr := range r.frames {
 			s.fill.put(addr)
 		}
 		r.frames = r.frames[:0]
-	case r.hold == 0:
-		if r.calm += n; r.calm >= r.enough {
-			r.hold = r.size
+	case r.target == 0:
+		if r.calm += n; r.calm >= r.calmEnough {
+			r.target = r.size
 		}
 	}
 }
 
 // giveBack returns a frame that was lent to the kernel, or to the reserve.
 func (s *Socket) giveBack(addr uint64) {
-	if r := &s.reserve; len(r.frames) < r.hold {
+	if r := &s.reserve; len(r.frames) < r.target {
 		r.frames = append(r.frames, addr)
 		return
 	}

@@ -16,7 +16,7 @@ type Link struct {
 	PMTU    rocev2.PMTU
 	V6      bool
 	SRQ     bool   // receive from shared receive queues
-	Netem   string // what happens to packets both ways, in the words of tc-netem(8); empty: nothing
+	Netem   string // impairment of both directions, in the words of tc-netem(8); empty: none
 }
 
 // Case is one line of the table: Count messages of Size bytes outstanding at the same time.

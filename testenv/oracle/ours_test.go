@@ -159,7 +159,7 @@ func TestEngineEfficiency(t *testing.T) {
 	sent := func(context.Context) (uint64, error) { return us.Counter("tx_data_pkts") }
 	for _, tc := range []struct {
 		netem string
-		top   float64 // without loss 1, but for the probes of a tail
+		top   float64 // largest number of packets per delivered one: without loss 1, but for the probes of a tail
 	}{{"", 1.02}, {"loss 1%", 2}, {"loss 5%", 2}} {
 		t.Run("netem "+tc.netem, func(t *testing.T) {
 			link.Netem = tc.netem

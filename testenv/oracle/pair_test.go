@@ -23,7 +23,7 @@ type pair struct {
 	vms  []*rxepeer.VM
 	a, b *Judge
 
-	guests []func() error // what others have put on net, to be closed first
+	guests []func() error // closers of other users of net, to be called first
 }
 
 var (

@@ -22,7 +22,7 @@ type Stream struct {
 	Timeout   uint8
 	RetryCnt  uint8
 	Rate      int64
-	Delay     qp.Time // one way
+	Delay     qp.Time // delay of the path, one way
 }
 
 // Build makes the world of the stream; seed is that of its faults.

@@ -101,8 +101,8 @@ type xpassControl struct {
 	acked       int64
 	unscheduled int64    // bytes that may go without credit
 	scheduled   bool     // a packet went for a credit
-	probe       func()   // sends a probe behind the last unscheduled packet
-	resendAt    int64    // then what has no answer is lost, 0 = not known
+	probe       func()   // sender of the probe behind the last unscheduled packet
+	resendAt    int64    // time at which bytes without an answer are lost, 0 = not known
 	tags        []uint32 // tags of the credits in Pacer.CreditBytes, in order
 }
 

@@ -36,7 +36,7 @@ type Conn struct {
 	next int
 
 	mu          sync.Mutex
-	in          []*rdma.Message // arrived
+	in          []*rdma.Message // messages that arrived
 	off         int             // bytes of the first one that were read
 	credits     int             // data messages that the peer has room for
 	limit       int             // maximum of credits: all buffers of the peer

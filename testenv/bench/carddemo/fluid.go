@@ -24,14 +24,14 @@ type Card interface {
 // Path is the way to a destination behind a bottleneck.
 type Path struct {
 	Node     int
-	Capacity float64 // of the bottleneck, bit/s
-	Token    uint64  // that the destination's stamps carry: rx_token of its entry
+	Capacity float64 // capacity of the bottleneck, bit/s
+	Token    uint64  // token of the destination's stamps: rx_token of its entry
 
-	Queue   float64 // in front of the bottleneck, bytes
+	Queue   float64 // queue in front of the bottleneck, bytes
 	Sent    float64 // bytes
 	Arrived float64 // bytes
 
-	echoes []echo // that have not arrived yet
+	echoes []echo // echoes that have not arrived yet
 }
 
 // echo is data that left at t1, and took delay to the receiver.

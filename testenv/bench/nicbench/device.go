@@ -59,7 +59,7 @@ func openClients(ctx context.Context, dirs [2]string) (devs [2]*client.Device, c
 type serverRow struct {
 	size        int
 	server, own []float64 // bytes a second
-	two         []float64 // by engines of two processes
+	two         []float64 // rates by engines of two processes
 }
 
 // throughDevice compares the device that agents serve with engines in this process.

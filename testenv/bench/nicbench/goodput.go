@@ -36,7 +36,7 @@ type stage struct {
 	op           verbs.Op
 	size         int
 	frames, data []float64 // bytes a second, round by round
-	shares       []float64 // of the limit right before and after
+	shares       []float64 // shares of the limit right before and after
 	cpu          []float64 // ns a KB of data
 	again        uint64
 }

@@ -25,11 +25,11 @@ type pair struct {
 	cq    [2]verbs.CQ
 	mem   [2][]byte
 	mr    [2]verbs.MR
-	local verbs.SGE // where mem[0] begins
-	va    uint64    // of mem[1], for side 0
+	local verbs.SGE // SGE at the begin of mem[0]
+	va    uint64    // address of mem[1], for side 0
 	rkey  uint32
 	qps   [2][]verbs.QP
-	each  []uint64 // if made: messages of each queue pair that run has counted
+	each  []uint64 // messages of each queue pair that run has counted, or nil
 	batch [256]verbs.Completion
 	wr    verbs.SendWR
 	sgl   [1]verbs.SGE
@@ -195,7 +195,7 @@ type stream struct {
 type flow struct {
 	messages uint64
 	elapsed  time.Duration
-	cpu      time.Duration // of the process
+	cpu      time.Duration // CPU time of the process
 }
 
 func (f flow) perSecond() float64 { return float64(f.messages) / f.elapsed.Seconds() }

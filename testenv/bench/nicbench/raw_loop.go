@@ -61,7 +61,7 @@ type LoopResult struct {
 	RxCPU time.Duration `json:"rx_cpu_ns"`
 
 	Mode     string `json:"mode"`
-	BusyPoll bool   `json:"busy_poll"` // in force
+	BusyPoll bool   `json:"busy_poll"` // busy polling is in force
 }
 
 // String is one line of a report.

@@ -15,7 +15,7 @@ type report struct {
 	ok  bool
 	w   *tabwriter.Writer
 
-	restless bool // the limit of this table is not to be relied on
+	unstable bool // the limit of this table is not to be relied on
 }
 
 // steady is the most by which the rounds of a limit may differ.
@@ -27,12 +27,12 @@ const steady = 2
 func (r *report) limit(rounds []float64) {
 	s := slices.Sorted(slices.Values(rounds))
 	tenth := len(s) / 10 // one in ten may be what it likes, on either side
-	r.restless = s[len(s)-1-tenth] > steady*s[tenth]
+	r.unstable = s[len(s)-1-tenth] > steady*s[tenth]
 }
 
 func (r *report) table(title, header string) {
 	fmt.Fprintf(r.out, "\n%s\n\n", title)
-	r.restless = false
+	r.unstable = false
 	r.w = tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(r.w, header)
 }
@@ -44,7 +44,7 @@ func (r *report) end(notes ...string) {
 	for _, n := range notes {
 		fmt.Fprintln(r.out, n)
 	}
-	if r.restless {
+	if r.unstable {
 		fmt.Fprintln(r.out, "What this is compared with changed by more than 2 from round to round: the machine is busy with other things.")
 	}
 }
@@ -60,7 +60,7 @@ func (r *report) atMost(v, target float64, format string) string {
 
 func (r *report) judge(ok bool, format string, target float64) string {
 	s := fmt.Sprintf(format, target)
-	if r.restless {
+	if r.unstable {
 		r.ok = false
 		return s + "\tTOO BUSY TO TELL"
 	}

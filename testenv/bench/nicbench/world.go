@@ -27,7 +27,7 @@ type world struct {
 	dir   string
 	top   *topo.Topology
 	ends  [2]topo.CableEnd
-	addrs [2]netip.Addr // on the cable
+	addrs [2]netip.Addr // addresses on the cable
 }
 
 func newWorld(bin string) (_ *world, err error) {

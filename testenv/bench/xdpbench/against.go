@@ -10,7 +10,7 @@ import (
 
 // A Change is one kind of packet through the present programs and those of an earlier version.
 type Change struct {
-	Row             // of the present programs
+	Row             // figures of the present programs
 	Before  float64 // nanoseconds a packet of the earlier ones over the empty program
 	Changes []float64
 }

@@ -28,9 +28,9 @@ const Destinations = 60_000
 // A Row is one kind of packet through one program.
 type Row struct {
 	Program string  // XDP or TC
-	Packet  string  // what went through
+	Packet  string  // kind of packet
 	Ns      float64 // nanoseconds a packet over the empty program
-	Target  float64 // at most this many, 0 = none set
+	Target  float64 // largest allowed value, 0 = none set
 }
 
 // Ok reports whether the row meets its target.

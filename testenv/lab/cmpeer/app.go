@@ -35,7 +35,7 @@ type App struct {
 	id   cm.ID
 	undo []func() error
 
-	early map[verbs.Op][]verbs.Completion // not asked for yet
+	early map[verbs.Op][]verbs.Completion // completions that were not asked for yet
 }
 
 const bufSize = 64 << 10

@@ -24,7 +24,7 @@ import (
 // Config are the properties of a device.
 type Config struct {
 	NIC nic.Options
-	CM  cm.Config // of every session
+	CM  cm.Config // configuration of every session
 
 	// Drop, if not nil, is asked for every message between managers. True loses the message.
 	Drop func(s cm.Send) bool
@@ -38,7 +38,7 @@ type LoopDevice struct {
 
 	mu       sync.Mutex
 	sessions []*session
-	managers []*cm.Manager // of all sessions, those that have ended included
+	managers []*cm.Manager // managers of all sessions, those that have ended included
 	timer    *time.Timer
 	closed   bool
 	taken    map[*byte]bool
@@ -190,7 +190,7 @@ type session struct {
 	dev    *LoopDevice
 	m      *cm.Manager
 	events chan cm.Event
-	queue  []cm.Event // not delivered yet
+	queue  []cm.Event // events that were not delivered yet
 	wake   chan struct{}
 	ended  bool
 }

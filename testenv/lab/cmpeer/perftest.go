@@ -27,8 +27,8 @@ const PerftestPort = 18515
 // sixth record. At the end, the server disconnects the second connection.
 type Perftest struct {
 	Control, Data *App
-	Messages      int // how many
-	Size          int // of each, bytes
+	Messages      int // number of messages
+	Size          int // bytes of each message
 }
 
 // A record of a queue pair: 4 bytes each of LID, outstanding READs, QPN, PSN and rkey, 4 bytes unused,

@@ -24,7 +24,7 @@ type Config struct {
 	NoRxe    bool          // leave out the rxe devices rxe0, rxe1, ... on eth0, eth1, ...
 	CPUs     int           // default 1
 	MemoryMB int           // default 768
-	Boot     time.Duration // how long booting may take, default BootTimeout
+	Boot     time.Duration // longest time for booting, default BootTimeout
 
 	Product string            // path of a static softroce-xdp binary, becomes /usr/sbin/softroce-xdp
 	Files   map[string]string // path in the machine → path here; modes are kept

@@ -11,8 +11,8 @@ import (
 // Netem is what happens to packets of one card inside the machine, in the words of tc-netem(8):
 // "loss 1% duplicate 1% delay 1ms reorder 25%". An empty direction is left alone.
 type Netem struct {
-	Egress  string // what the machine sends
-	Ingress string // what it receives, by way of an ifb device
+	Egress  string // discipline for the packets that the machine sends
+	Ingress string // discipline for the packets that the machine receives, by way of an ifb device
 }
 
 // netemLimit is the queue of packets under delay. The kernel's 1000 is less than one message of

@@ -20,9 +20,9 @@ import (
 // HostConfig describes a host that is not a machine: a namespace on this kernel, linked to the
 // bridge of a Net by a veth pair.
 type HostConfig struct {
-	Name  string // of the bridge's end, with "-v" behind it; short
+	Name  string // name of the bridge's end, with "-v" behind it; short
 	Addrs []netip.Prefix
-	MTU   int              // of both ends; default 1500; the bridge's must allow it
+	MTU   int              // MTU of both ends; default 1500; the bridge's must allow it
 	MAC   net.HardwareAddr // default: from Name
 	// NS is the namespace of the host's end; the zero value and None ask for a new one, which
 	// Close removes.
@@ -35,7 +35,7 @@ const HostIface = "eth0"
 // Host is where a process of this kernel, such as the engine with its AF_XDP sockets, meets the
 // machines of a Net. Packets keep their order on the way, and XDP works in native mode.
 type Host struct {
-	Config HostConfig // with defaults filled in
+	Config HostConfig // configuration with defaults filled in
 	NS     netns.NsHandle
 
 	net *Net

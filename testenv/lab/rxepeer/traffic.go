@@ -20,7 +20,7 @@ type Exchange struct {
 	Client  []string
 	Ready   Readiness
 	Checked bool          // the programs compare the data they receive
-	Timeout time.Duration // for both ends; 0: ExchangeTimeout
+	Timeout time.Duration // longest time for both ends; 0: ExchangeTimeout
 	// Impatient programs have a fixed RC timeout of 67 ms. A busy host that pauses a machine
 	// for longer makes them repeat themselves, which counts completer_retry_err and
 	// duplicate_request with nothing lost.
@@ -33,8 +33,8 @@ const ExchangeTimeout = 3 * time.Minute
 
 // Readiness is how to see that a server can be reached.
 type Readiness struct {
-	TCPPort int  // it listens on this TCP port
-	CM      bool // it listens by the RDMA communication manager
+	TCPPort int  // TCP port on which the server listens
+	CM      bool // the server listens by the RDMA communication manager
 }
 
 // Outcome holds both ends of an exchange.

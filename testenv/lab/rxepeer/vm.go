@@ -25,9 +25,9 @@ import (
 
 // VM is a running machine. Its methods may be used side by side.
 type VM struct {
-	Config   Config        // with defaults filled in
+	Config   Config        // configuration with defaults filled in
 	Kernel   string        // the machine's uname -r
-	BootTime time.Duration // from starting qemu to the agent's answer
+	BootTime time.Duration // time from starting qemu to the agent's answer
 	Console  string        // path of the console log
 
 	dir    string // temporary, removed by Close

@@ -28,7 +28,7 @@ type region struct {
 	pages []uint64
 	first int // offset in the first page
 	size  int
-	group *driver.Group // of its own, or nil
+	group *driver.Group // group of its own, or nil
 }
 
 // Distribute registers memory with a distribution group of its own.

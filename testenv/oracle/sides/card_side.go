@@ -40,8 +40,8 @@ const ringBytes = 64 << 20
 type Port struct {
 	Iface string
 	MAC   net.HardwareAddr
-	Do    func(func() error) error        // has a function run in the namespace of Iface
-	Peers map[netip.Addr]net.HardwareAddr // whom the port leads to
+	Do    func(func() error) error        // function that runs another one in the namespace of Iface
+	Peers map[netip.Addr]net.HardwareAddr // hosts that the port leads to
 }
 
 // AttachCard has a new model send and receive on eth0 of the host. macs are the Ethernet addresses of

@@ -24,7 +24,7 @@ type Options struct {
 // Summary counts the packets of a capture. Each packet is one of RoCE, Malformed
 // and Other; the rest are counts of RoCE.
 type Summary struct {
-	Packets   int // all
+	Packets   int // all packets
 	RoCE      int // RoCEv2
 	Malformed int // packets to port 4791 whose lengths do not fit together
 	Other     int // anything else

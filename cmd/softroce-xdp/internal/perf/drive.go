@@ -21,7 +21,7 @@ type run struct {
 	done        uint64        // messages completed
 	posted      []uint64
 	open        []int // messages outstanding on each queue pair
-	outstanding int   // on all of them
+	outstanding int   // messages outstanding on all queue pairs
 	wr          verbs.SendWR
 	sgl         [1]verbs.SGE
 

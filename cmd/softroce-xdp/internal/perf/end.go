@@ -33,7 +33,7 @@ type end struct {
 	region verbs.MR
 	before map[string]uint64
 
-	handshakes []*seal.Handshake // of the client, one for each queue pair; nil for a plain run
+	handshakes []*seal.Handshake // handshakes of the client, one for each queue pair; nil for a plain run
 }
 
 const qkey = 0x11111111

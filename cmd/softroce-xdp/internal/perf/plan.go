@@ -32,9 +32,9 @@ type Plan struct {
 	QPs      int           `json:"qps"`                   // queue pairs, each with its own message stream
 	Depth    int           `json:"depth"`                 // messages outstanding on each
 	Latency  bool          `json:"latency"`               // one message at a time, each timed
-	Duration time.Duration `json:"duration_ns,omitempty"` // of the measurement; or
+	Duration time.Duration `json:"duration_ns,omitempty"` // duration of the measurement; or
 	Count    uint64        `json:"count,omitempty"`       // messages on each queue pair
-	Warmup   time.Duration `json:"warmup_ns"`             // before the measurement
+	Warmup   time.Duration `json:"warmup_ns"`             // time before the measurement
 	MTU      int           `json:"mtu"`                   // path MTU in bytes, 0 = the largest that fits
 	Payload  int           `json:"payload,omitempty"`     // most data of a packet of ooo, 0 = path MTU
 	Check    bool          `json:"check"`                 // the receiver compares all data at the end

@@ -38,13 +38,13 @@ type message struct {
 	Plan     *Plan             `json:"plan,omitempty"`
 	Addr     netip.Addr        `json:"address,omitzero"` // the RoCE address
 	Rails    []netip.Addr      `json:"rails,omitempty"`  // addresses of the further interfaces
-	MTU      int               `json:"mtu,omitempty"`    // of the interfaces
+	MTU      int               `json:"mtu,omitempty"`    // MTU of the interfaces
 	Pairs    []pair            `json:"queue_pairs,omitempty"`
-	Buffer   uint64            `json:"buffer,omitempty"` // where the memory begins; each pair has Size bytes
+	Buffer   uint64            `json:"buffer,omitempty"` // address of the memory; each pair has Size bytes
 	RKey     uint32            `json:"rkey,omitempty"`
 	Messages uint64            `json:"messages,omitempty"` // client: sent; server: arrived
 	Idle     []int             `json:"idle,omitempty"`     // client: queue pairs on which nothing has completed
-	Bad      string            `json:"bad_data,omitempty"` // where the check failed
+	Bad      string            `json:"bad_data,omitempty"` // place where the check failed
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }
 

@@ -25,15 +25,15 @@ type Result struct {
 	Bytes     uint64            `json:"bytes"`
 	Bps       uint64            `json:"bits_per_second"`
 	PerSecond float64           `json:"messages_per_second"`
-	Sent      uint64            `json:"sent"`               // with those of the warm-up and after the end
-	Received  uint64            `json:"received"`           // of these; fewer only with UC and UD
+	Sent      uint64            `json:"sent"`               // messages with those of the warm-up and after the end
+	Received  uint64            `json:"received"`           // messages of Sent that arrived; fewer only with UC and UD
 	Answered  bool              `json:"answered"`           // the peer has sent Received and PeerCount
 	GivenUp   int               `json:"given_up,omitempty"` // messages outstanding when the run was interrupted
 	Checked   bool              `json:"data_checked,omitempty"`
 	Limits    map[string]uint64 `json:"send_limits,omitempty"` // samples of what kept the queue pairs here from sending
 	Latency   *Latency          `json:"latency,omitempty"`
-	Counters  map[string]uint64 `json:"counters"`      // of this host, that moved
-	PeerCount map[string]uint64 `json:"peer_counters"` // of the peer
+	Counters  map[string]uint64 `json:"counters"`      // counters of this host, that moved
+	PeerCount map[string]uint64 `json:"peer_counters"` // counters of the peer
 }
 
 // Latency describes the times of single messages, from PostSend to the

@@ -22,10 +22,10 @@ const maxClients = 16
 // server is the state that all clients share.
 type server struct {
 	dev    verbs.Device
-	memory uint64 // that one run may register
+	memory uint64 // bytes that one run may register
 	log    *slog.Logger
 	with   *rdma.Encryption // nil: runs are plain
-	device chan struct{}    // holds one element while a run has the device
+	device chan struct{}    // semaphore with one element while a run has the device
 }
 
 // Serve serves clients until ctx or the device ends: up to maxClients at a time, and their runs

@@ -38,7 +38,7 @@ func (s *Service) run() {
 func (s *Service) turn() bool {
 	s.mu.Lock()
 	arrived, pairs, calls, closing := s.arrived, s.pairs, s.calls, s.closing
-	s.arrived, s.nobody, s.doubted, s.pairs, s.calls = nil, 0, 0, nil, nil
+	s.arrived, s.noListener, s.doubted, s.pairs, s.calls = nil, 0, 0, nil, nil
 	s.mu.Unlock()
 	for _, m := range arrived {
 		s.receive(m)

@@ -70,14 +70,14 @@ type Service struct {
 	wake      chan struct{}
 	done      chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex
-	arrived []message
-	nobody  int // messages of arrived without a receiver
-	doubted int // requests of arrived that are not proven
-	pairs   []pairNews
-	calls   []func()
-	dropped uint64
-	closing bool // no more calls
+	mu         sync.Mutex
+	arrived    []message
+	noListener int // requests of arrived without a listener
+	doubted    int // requests of arrived that are not proven
+	pairs      []pairNews
+	calls      []func()
+	dropped    uint64
+	closing    bool // no more calls
 	// The goroutine writes it with mu, and reads it without.
 	listeners map[mad.ServiceID]*session
 
@@ -140,14 +140,14 @@ func (s *Service) Receive(src, dst netip.Addr, m []byte, p cm.Proof) {
 func (s *Service) enqueue(m message) {
 	id, request := requested(m.mad)
 	s.mu.Lock()
-	nobody := request && s.listeners[id] == nil
+	noListener := request && s.listeners[id] == nil
 	doubted := request && m.proof != cm.Proven
-	full := len(s.arrived) >= MaxArrived || nobody && s.nobody >= MaxArrived/2 || doubted && s.doubted >= MaxArrived/4*3
+	full := len(s.arrived) >= MaxArrived || noListener && s.noListener >= MaxArrived/2 || doubted && s.doubted >= MaxArrived/4*3
 	if full {
 		s.dropped++
 	} else {
-		if nobody {
-			s.nobody++
+		if noListener {
+			s.noListener++
 		}
 		if doubted {
 			s.doubted++

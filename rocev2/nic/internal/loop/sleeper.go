@@ -19,7 +19,7 @@ type sleeper struct {
 	eventfd  int        // -1 after close
 	mu       sync.Mutex // the number is another file's as soon as eventfd is closed
 	poll     []unix.PollFd
-	drainBuf [8]byte // here, so that sleep does not allocate
+	drainBuf [8]byte // buffer of sleep, so that it does not allocate
 }
 
 // init makes the sleeper; fds are the sockets whose packets wake it.

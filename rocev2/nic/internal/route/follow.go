@@ -156,12 +156,12 @@ func (t *Table) refresh() {
 func (t *Table) askDue() (next time.Time) {
 	now := time.Now()
 	for _, h := range t.hops {
-		if !h.due.IsZero() && !now.Before(h.due) {
-			h.due = time.Time{}
+		if !h.checkAt.IsZero() && !now.Before(h.checkAt) {
+			h.checkAt = time.Time{}
 			t.ask(h, now)
 		}
-		if !h.due.IsZero() && (next.IsZero() || h.due.Before(next)) {
-			next = h.due
+		if !h.checkAt.IsZero() && (next.IsZero() || h.checkAt.Before(next)) {
+			next = h.checkAt
 		}
 	}
 	return next

@@ -40,12 +40,12 @@ type hop struct {
 	mac [6]byte
 	err error // nil if mac may be used
 
-	asking   bool      // the kernel was told, and has neither MAC nor failure yet
-	told     time.Time // time of the last message to the kernel
-	wanted   time.Time // beginning of the time without a MAC
-	failures int       // number of failures in a row
-	judgedAt time.Time // a failure before is the link's, and the MAC stays in use
-	due      time.Time // time of the next check; zero: at the next update of the kernel
+	asking       bool      // the kernel was told, and has neither MAC nor failure yet
+	requestedAt  time.Time // time of the last message to the kernel
+	missingSince time.Time // beginning of the time without a MAC
+	failures     int       // number of failures in a row
+	judgedAt     time.Time // a failure before is the link's, and the MAC stays in use
+	checkAt      time.Time // time of the next check; zero: at the next update of the kernel
 }
 
 func newHop(addr netip.Addr, ifName string, timeout time.Duration, now time.Time) *hop {
@@ -64,7 +64,7 @@ func (h *hop) failed() bool { return h.err != nil && !errors.Is(h.err, ErrPendin
 // is, a failure of that attempt does not count, and another one follows.
 func (h *hop) restart(now time.Time) bool {
 	h.err = fmt.Errorf("%s: %w", h.where, ErrPending)
-	h.wanted, h.failures = now, 0
+	h.missingSince, h.failures = now, 0
 	return !h.asking
 }
 
@@ -74,23 +74,23 @@ func (h *hop) onNeighbour(n neighbour, now time.Time) (use bool) {
 	switch {
 	case n.state&usable != 0:
 		h.mac, h.err = n.mac, nil
-		h.asking, h.failures, h.due = false, 0, time.Time{}
+		h.asking, h.failures, h.checkAt = false, 0, time.Time{}
 		if n.state != netlink.NUD_STALE {
 			return false
 		}
-		if next := h.told.Add(checkAgain); now.Before(next) {
-			h.due = next
+		if next := h.requestedAt.Add(checkAgain); now.Before(next) {
+			h.checkAt = next
 			return false
 		}
 		return true
 	case n.state == netlink.NUD_FAILED && h.err == nil && now.Before(h.judgedAt):
 		return true
-	case n.state == netlink.NUD_FAILED && errors.Is(h.err, ErrPending) && h.told.Before(h.wanted):
+	case n.state == netlink.NUD_FAILED && errors.Is(h.err, ErrPending) && h.requestedAt.Before(h.missingSince):
 		return true // the end of an attempt that began before restart
 	case n.state == netlink.NUD_FAILED && (h.asking || h.err == nil):
 		h.fail(now)
 		return false
-	case n.state&^netlink.NUD_FAILED == 0 && h.failures > 0 && !h.asking && now.Before(h.due):
+	case n.state&^netlink.NUD_FAILED == 0 && h.failures > 0 && !h.asking && now.Before(h.checkAt):
 		return false // the failure that is known already, or that entry's removal
 	case n.state == netlink.NUD_INCOMPLETE:
 		h.asking = true
@@ -102,10 +102,10 @@ func (h *hop) onNeighbour(n neighbour, now time.Time) (use bool) {
 
 // onUsed notes that the kernel was told to use the entry, with this result.
 func (h *hop) onUsed(now time.Time, err error) {
-	h.told = now
+	h.requestedAt = now
 	if h.err == nil { // only to be confirmed, or its entry was removed: the MAC stays in use
 		h.asking = err == nil
-		h.due = now.Add(checkAgain)
+		h.checkAt = now.Add(checkAgain)
 		return
 	}
 	h.asking = err == nil
@@ -124,22 +124,22 @@ func (h *hop) onLink(carrier bool, now time.Time) {
 	}
 	h.judgedAt = now.Add(kernelAsks)
 	if h.err != nil {
-		h.asking, h.due, h.failures = false, now, 0
+		h.asking, h.checkAt, h.failures = false, now, 0
 	}
 }
 
 // wait sets the next look at an entry that the kernel is working on.
 func (h *hop) wait(now time.Time) {
-	h.due = now.Add(checkAgain)
-	if h.err != nil && h.failures == 0 && now.Sub(h.wanted) >= h.timeout {
+	h.checkAt = now.Add(checkAgain)
+	if h.err != nil && h.failures == 0 && now.Sub(h.missingSince) >= h.timeout {
 		h.err = h.silence()
 	}
 }
 
 func (h *hop) fail(now time.Time) {
-	h.due = now.Add(min(time.Second<<min(h.failures, 10), retryMax))
+	h.checkAt = now.Add(min(time.Second<<min(h.failures, 10), retryMax))
 	if h.err == nil {
-		h.wanted, h.due = now, now // an outage may have ended since the kernel asked last
+		h.missingSince, h.checkAt = now, now // an outage may have ended since the kernel asked last
 	}
 	h.asking, h.err = false, h.silence()
 	h.failures++

@@ -44,8 +44,8 @@ func (s *hopScript) onNeighbour(what string, state int, mac byte, use bool, err 
 		s.t.Errorf("%s: MAC %x, want …%02x", what, s.h.mac, mac)
 	}
 	gotDue := -1.0
-	if !s.h.due.IsZero() {
-		gotDue = s.h.due.Sub(s.now).Seconds()
+	if !s.h.checkAt.IsZero() {
+		gotDue = s.h.checkAt.Sub(s.now).Seconds()
 	}
 	if gotDue != due {
 		s.t.Errorf("%s: due in %v s, want %v", what, gotDue, due)
@@ -54,8 +54,8 @@ func (s *hopScript) onNeighbour(what string, state int, mac byte, use bool, err 
 
 func (s *hopScript) pass(d time.Duration) {
 	s.now = s.now.Add(d)
-	if !s.h.due.IsZero() && !s.now.Before(s.h.due) {
-		s.h.due = time.Time{} // as the worker does
+	if !s.h.checkAt.IsZero() && !s.now.Before(s.h.checkAt) {
+		s.h.checkAt = time.Time{} // as the worker does
 	}
 }
 
@@ -92,9 +92,9 @@ func TestHopSilent(t *testing.T) {
 		t.Errorf("error %q does not say who", text)
 	}
 	for _, pause := range []float64{2, 4, 8, 16, 30, 30} {
-		s.onNeighbour("failed, told twice", netlink.NUD_FAILED, 0, false, ErrNeighbour, s.h.due.Sub(s.now).Seconds())
-		s.onNeighbour("entry collected", 0, 0, false, ErrNeighbour, s.h.due.Sub(s.now).Seconds())
-		s.pass(s.h.due.Sub(s.now))
+		s.onNeighbour("failed, told twice", netlink.NUD_FAILED, 0, false, ErrNeighbour, s.h.checkAt.Sub(s.now).Seconds())
+		s.onNeighbour("entry collected", 0, 0, false, ErrNeighbour, s.h.checkAt.Sub(s.now).Seconds())
+		s.pass(s.h.checkAt.Sub(s.now))
 		s.onNeighbour("next attempt", netlink.NUD_FAILED, 0, true, ErrNeighbour, 1)
 		s.pass(3 * time.Second)
 		s.onNeighbour("failed again", netlink.NUD_FAILED, 0, false, ErrNeighbour, pause)
@@ -148,7 +148,7 @@ func TestHopKeepsItsMACWithoutCarrier(t *testing.T) {
 
 	s.h.onLink(false, s.now)
 	s.h.onLink(true, s.now)
-	if s.h.due != s.now {
+	if s.h.checkAt != s.now {
 		t.Error("the link is back, and the neighbour that has failed is not asked at once")
 	}
 }

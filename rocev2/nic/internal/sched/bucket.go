@@ -26,10 +26,10 @@ const (
 
 // Bucket is a token bucket. The zero value has no rate and paces nothing.
 type Bucket struct {
-	rate  uint64 // 0: unpaced
-	empty int64  // time at which the bucket is empty
-	lag   int64  // arrears of the rate through no fault of the sender, up to maxLag
-	busy  bool   // data has waited without a pause since the last packet
+	rate    uint64 // 0: unpaced
+	emptyAt int64  // time at which the bucket is empty
+	lag     int64  // arrears of the rate through no fault of the sender, up to maxLag
+	busy    bool   // data has waited without a pause since the last packet
 }
 
 // NewBucket returns a bucket with a rate.
@@ -39,13 +39,13 @@ func NewBucket(rate uint64) Bucket { return Bucket{rate: rate} }
 func (b *Bucket) Rate() uint64 { return b.rate }
 
 // Next is when the next packet may leave. It is of no meaning without a rate.
-func (b *Bucket) Next() int64 { return b.empty }
+func (b *Bucket) Next() int64 { return b.emptyAt }
 
 // Lag is how much the rate is behind because the caller ran late, as time at the rate.
 func (b *Bucket) Lag() int64 { return b.lag }
 
 // Ready reports whether a packet may leave now.
-func (b *Bucket) Ready(now int64) bool { return b.rate == 0 || b.empty <= now }
+func (b *Bucket) Ready(now int64) bool { return b.rate == 0 || b.emptyAt <= now }
 
 // Consume takes the tokens of a frame of n bytes. burst is what an idle destination may
 // save up, as time at its rate. The frame need not have waited for Ready: what leaves
@@ -56,16 +56,16 @@ func (b *Bucket) Consume(now, burst int64, n int) {
 	if b.rate == 0 {
 		return
 	}
-	if saved := now - burst; b.empty < saved {
+	if saved := now - burst; b.emptyAt < saved {
 		if busy {
-			b.lag = min(b.lag+saved-b.empty, maxLag)
+			b.lag = min(b.lag+saved-b.emptyAt, maxLag)
 		}
-		b.empty = saved
+		b.emptyAt = saved
 	}
 	cost := int64(uint64(n) * nsPerByte / b.rate)
 	back := min(cost/lagRecovery, b.lag)
 	b.lag -= back
-	b.empty += cost - back
+	b.emptyAt += cost - back
 }
 
 // Idle notes that no data waits: the time until the next packet is not lag.
@@ -75,10 +75,10 @@ func (b *Bucket) Idle() { b.busy = false }
 // of nearly nothing does not block for hours; without a rate there is none. What could not
 // be sent at a higher rate is not owed at a lower one.
 func (b *Bucket) SetRate(now int64, rate uint64) {
-	if wait := b.empty - now; wait > 0 && b.rate != 0 {
-		b.empty = now
+	if wait := b.emptyAt - now; wait > 0 && b.rate != 0 {
+		b.emptyAt = now
 		if rate != 0 {
-			b.empty += int64(float64(wait) * float64(b.rate) / float64(rate))
+			b.emptyAt += int64(float64(wait) * float64(b.rate) / float64(rate))
 		}
 	}
 	if rate < b.rate {

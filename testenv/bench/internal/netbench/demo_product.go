@@ -21,7 +21,7 @@ import (
 // demoProduct is the binary, as a user runs it on the two hosts.
 type demoProduct struct {
 	bin   string
-	dir   string // of state files
+	dir   string // folder of state files
 	hosts []*topo.Host
 }
 

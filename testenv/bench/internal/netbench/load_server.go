@@ -47,7 +47,7 @@ func newServer() *cobra.Command {
 type arrival struct {
 	AtNS int64      `json:"at_ns"`
 	From netip.Addr `json:"from"`
-	BPS  float64    `json:"goodput_bps"` // since the line before
+	BPS  float64    `json:"goodput_bps"` // goodput since the line before
 	load.Received
 	Dropped uint64
 	BadICRC uint64

@@ -37,8 +37,8 @@ type Result struct {
 	Took     time.Duration
 	Messages uint64
 	Gbps     float64
-	Packets  uint64  // of data, both hosts
-	Again    uint64  // of these, sent before
+	Packets  uint64  // data packets, both hosts
+	Again    uint64  // packets of Packets that were sent before
 	Arrived  float64 // share of the messages; less than 1 with UC and UD only
 	Err      error
 }
@@ -67,8 +67,8 @@ func (r *Result) Miss() error {
 // Options say how to run the cases.
 type Options struct {
 	Bin      string        // the product's binary
-	Duration time.Duration // of the measurement
-	Bound    time.Duration // of the whole run, from process start to end
+	Duration time.Duration // duration of the measurement
+	Bound    time.Duration // longest time of the whole run, from process start to end
 }
 
 // RunSweep runs the cases in their order and hands each result to report. Cases of one MTU in a row share

@@ -9,7 +9,7 @@ import (
 
 // Case is one run of perf.
 type Case struct {
-	MTU     int // of the link
+	MTU     int // MTU of the link
 	Service string
 	Op      string
 	Size    int

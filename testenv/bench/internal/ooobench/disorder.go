@@ -142,13 +142,13 @@ func compare(ctx context.Context, c disorderConfig) (ok bool, err error) {
 type disorderRow struct {
 	loss, reorder float64 // percent
 	of            [disorderContenders]rounds
-	least         [len(disorderLoads)]float64 // of three trips, the 99th percentile in us; 0 at full load
+	least         [len(disorderLoads)]float64 // 99th percentile of three trips in us; 0 at full load
 }
 
 // rounds are the runs of a contender, by load.
 type rounds struct {
 	runs   [len(disorderLoads)][]*result
-	failed string // why it could not go on, or ""
+	failed string // reason why it could not go on, or ""
 }
 
 // three fills in the least times of three trips, for messages that are posted when those of the runs are. A trip

@@ -15,7 +15,7 @@ type disorderContender struct {
 	name       string
 	outOfOrder bool
 	sack       bool
-	payload    int // of a packet, if not the path MTU
+	payload    int // payload of a packet, if not the path MTU
 }
 
 var disorderContend = []disorderContender{

@@ -20,7 +20,7 @@ import (
 type traffic struct {
 	interval    time.Duration
 	outstanding int
-	length      time.Duration // in which messages are posted
+	length      time.Duration // time in which messages are posted
 }
 
 // disorderPatience is how long a run waits for messages when no more are posted. Those that did not end count with
@@ -29,15 +29,15 @@ const disorderPatience = 2 * time.Second
 
 // result is what a run has measured. Times are in ns, since a message was to be posted.
 type result struct {
-	size       int           // of a message, in bytes
+	size       int           // bytes of a message
 	arrived    int           // messages that the consumer at the target was told of, within the length
 	over       time.Duration // the length
-	ends       [2][]float64  // until the source knows, and until the consumer at the target does
-	packets    uint64        // with data, that the source has sent
-	again      uint64        // of these, sent again
+	ends       [2][]float64  // times until the source knows the end, and until the consumer at the target does
+	packets    uint64        // packets with data that the source has sent
+	again      uint64        // data packets that were sent again
 	unfinished int
 	wire       uint64        // RoCEv2 packets of both directions that have come to the box
-	cpu        time.Duration // of the process
+	cpu        time.Duration // CPU time of the process
 }
 
 // disorderRun is a run of a pair.
@@ -47,9 +47,9 @@ type disorderRun struct {
 	start time.Time
 
 	mu     sync.Mutex
-	due    [Slots]time.Duration // since start
-	known  [Slots]int           // ends that know, of the message of a slot
-	left   int                  // ends of posted messages that do not know yet
+	due    [Slots]time.Duration // due time of each slot since start
+	known  [Slots]int           // number of notified ends of the message of a slot
+	left   int                  // number of ends of posted messages that are not notified yet
 	posted bool                 // all
 	done   chan struct{}
 	result

@@ -36,9 +36,9 @@ var (
 type Config struct {
 	Name       string
 	OutOfOrder bool
-	Payload    int                   // of a packet in out-of-order mode, 0 = PMTU
+	Payload    int                   // payload of a packet in out-of-order mode, 0 = PMTU
 	Size       int                   // bytes of a message
-	Rails      []verbs.AddressVector // of each host on its further interface, if that is to be used
+	Rails      []verbs.AddressVector // addresses of each host on its further interface, if that is to be used
 }
 
 // Pair is a queue pair of each host. Messages go from host 0 to host 1. Each has a slot of the memory of

@@ -32,7 +32,7 @@ type load struct {
 	sides sync.WaitGroup
 
 	mu       sync.Mutex
-	slots    [][Slots]slot // of each pair
+	slots    [][Slots]slot // slots of each pair
 	posted   int
 	notified int
 	left     int // outstanding

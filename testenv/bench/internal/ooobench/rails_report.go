@@ -19,8 +19,8 @@ const (
 
 // carrier is what a host sends, in Mbit/s.
 type carrier struct {
-	frames  [2]float64 // of L2, without FCS and stamp, by each interface
-	payload float64    // that consumers at the target were notified of
+	frames  [2]float64 // rate of L2 frames, without FCS and stamp, by each interface
+	payload float64    // payload that consumers at the target were notified of
 }
 
 func (c *carrier) sum() float64 { return c.frames[0] + c.frames[1] }
@@ -29,13 +29,13 @@ func (c *carrier) sum() float64 { return c.frames[0] + c.frames[1] }
 type shares struct {
 	pairs  int
 	both   carrier
-	alone  [2]carrier // while the other interface is dead
+	alone  [2]carrier // figures of each interface while the other one is dead
 	resent uint64     // packets, while both are in use
 }
 
 // deaths is the measurement of an interface that has died several times. Times are in ms.
 type deaths struct {
-	rto     []float64 // when it died
+	rto     []float64 // RTOs at the time of the death
 	gap     []float64 // the longest time without a notification
 	slowest []float64 // the longest time that a message took
 

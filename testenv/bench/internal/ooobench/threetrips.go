@@ -15,8 +15,8 @@ type Wire struct {
 	Loss         float64 // share of the packets
 	Delayed      float64 // share of the packets, by up to Late
 	Late         float64 // us
-	Packets      int     // of a message
-	PacketBytes  int     // on the wire, of each
+	Packets      int     // packets of a message
+	PacketBytes  int     // bytes of each packet on the wire
 	MessageBytes int     // payload of a message
 }
 

@@ -39,7 +39,7 @@ func (c cell) faults() wiretest.Faults {
 type figures struct {
 	goodput float64 // bit/s of payload, outstanding messages at all times
 	ratio   float64 // data packets sent per packet delivered, of that run
-	full    ends    // of that run
+	full    ends    // times of that run
 	load    [len(virtualLoads)]ends
 }
 
@@ -80,7 +80,7 @@ type virtualContender struct {
 	make maker
 	// atSource says that the consumer is at the source: no message is reported at the target.
 	atSource bool
-	loads    int // how many of loads are measured
+	loads    int // number of loads that are measured
 }
 
 // virtualRun is one run of a transport.
@@ -90,10 +90,10 @@ type virtualRun struct {
 	n      int
 	posted int
 	ended  int          // messages whose consumer knows
-	due    []qp.Time    // when each message is to be posted
+	due    []qp.Time    // post times of the messages
 	times  [2][]float64 // us, at the target and at the source
 	wanted [2]int       // entries of times that the run has at its end
-	last   qp.Time      // when the last message ended
+	last   qp.Time      // end of the last message
 }
 
 // start makes a run of n messages. Message i is due at due(i).

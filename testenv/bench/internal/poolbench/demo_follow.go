@@ -12,7 +12,7 @@ import (
 
 // follow is what samples of the server's state show of the division.
 type follow struct {
-	demand, leased   []float64 // of the wave, bytes
+	demand, leased   []float64 // bytes of the wave
 	mapDemand        uint64    // the most of the map, bytes
 	periods, network uint64    // predicted, and of these by the network
 }

@@ -59,7 +59,7 @@ func TestVerdict(t *testing.T) {
 		name      string
 		space     func(int) int
 		byNetwork uint64
-		want      string // in the error; "" for none
+		want      string // part of the error; "" for none
 	}{
 		{"follows", follows, 6, ""},
 		{"constant", func(int) int { return 15 }, 6, "does not follow"},

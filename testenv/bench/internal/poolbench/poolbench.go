@@ -25,10 +25,10 @@ import (
 // bench is a run.
 type bench struct {
 	bin      string
-	megs     int64 // of the memory, MiB
+	megs     int64 // size of the memory, MiB
 	accesses int
 	swapDir  string
-	each     time.Duration // of the measurements of READ
+	each     time.Duration // duration of the measurements of READ
 }
 
 // Command is the subcommand of bench.
@@ -72,7 +72,7 @@ type row struct {
 	local int64 // MiB
 	exercise.Result
 
-	read   exercise.Times // of a map: one READ of 4 KB at a time, measured just before
+	read   exercise.Times // times of one READ of 4 KB at a time, measured just before a map
 	stream float64        // goodput of READs of 64 KB, bit/s
 }
 

@@ -27,7 +27,7 @@ type Lab struct {
 	dir    string
 	top    *topo.Topology
 	server *topo.Cmd
-	joined []*topo.Host // with the product attached
+	joined []*topo.Host // hosts with the product attached
 }
 
 // New starts hosts with the product attached. bin is the product's binary.

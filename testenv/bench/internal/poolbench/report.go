@@ -21,7 +21,7 @@ type report struct {
 	out         io.Writer
 	megs        int64
 	all         row
-	maps, swaps []row // by how much is local, in the same order
+	maps, swaps []row // rows by the share that is local, in the same order
 }
 
 // goal is one that a figure has to reach.

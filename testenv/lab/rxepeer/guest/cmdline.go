@@ -12,7 +12,7 @@ import (
 //	rxepeer.host=NAME rxepeer.eth0=ADDR/LEN,ADDR/LEN rxepeer.eth1=... rxepeer.rxe=1
 type params struct {
 	host string
-	nics []nic // in order eth0, eth1, ...
+	nics []nic // interfaces in order eth0, eth1, ...
 	rxe  bool  // add an rxe device on each
 }
 

@@ -23,8 +23,8 @@ type Empty struct{}
 // Hello is the agent's first answer, sent when the machine is set up.
 type Hello struct {
 	Kernel   string        // uname -r
-	Uptime   time.Duration // since the kernel started
-	Problems []string      // what went wrong while setting up; empty if all is well
+	Uptime   time.Duration // time since the kernel started
+	Problems []string      // problems while setting up; empty if all is well
 }
 
 // Start is a command to run. Timeout 0 means none.
@@ -41,7 +41,7 @@ type Output struct {
 	Stdout, Stderr []byte
 	Done           bool
 	ExitCode       int    // -1 if a signal ended it
-	Signal         string // its name, if one did
+	Signal         string // name of the signal that ended it, or empty
 	TimedOut       bool   // Start.Timeout passed and the agent killed it
 }
 
