@@ -263,8 +263,8 @@ func TestRandomConnections(t *testing.T) {
 	if list := missing(); len(list) > 0 {
 		t.Errorf("requests of these types were executed too rarely: %#x", list)
 	}
-	wait(t, func() bool { return len(s.Status().Processes) == processes })
-	wait(t, func() bool { return descriptors(t) <= before+20 }) // others have connections in timewait
+	testkit.Eventually(t, "the processes have ended", func() bool { return len(s.Status().Processes) == processes })
+	testkit.Eventually(t, "the descriptors are closed", func() bool { return descriptors(t) <= before+20 }) // others have connections in timewait
 	next := manage(t, dir)
 	for port := range uint16(4) {
 		if err := next.Listen(service(port), 0); err != nil {

@@ -67,8 +67,8 @@ func TestDescriptorThatBlocks(t *testing.T) {
 	other := newBystander(t, dir)
 	r := dial(t, dir).hello()
 	tries := 0
-	wait(t, func() bool { // until the server ends the connection; messages that it has not read stay in the socket
-		if tries++; tries > 4 && tries%500 != 0 {
+	testkit.Eventually(t, "the server ends the connection", func() bool { // messages that it has not read stay in the socket
+		if tries++; tries > 4 && tries%50 != 0 {
 			return hasEnded(r)
 		}
 		fd := slowToClose(t)
@@ -77,7 +77,7 @@ func TestDescriptorThatBlocks(t *testing.T) {
 		return err != nil
 	})
 	other.works(t)
-	wait(t, func() bool { return len(s.Status().Processes) == 2 })
+	testkit.Eventually(t, "two processes are left", func() bool { return len(s.Status().Processes) == 2 })
 	if _, err := dial(t, dir).call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, new(proto.HelloReply)); err == nil {
 		t.Error("a process whose descriptors are still being closed does not count any more")
 	}
@@ -100,7 +100,7 @@ func TestRefusedProcesses(t *testing.T) {
 	most.User[limits.Processes] = 1
 	_, dir := serve(t, device.Config{Limits: &most})
 	dial(t, dir).hello()
-	wait(t, func() bool {
+	testkit.Eventually(t, "a connection is served", func() bool {
 		begin := time.Now()
 		var all []*raw
 		for range 100 {
@@ -108,7 +108,7 @@ func TestRefusedProcesses(t *testing.T) {
 			defer all[len(all)-1].conn.Close()
 		}
 		var stay []*raw
-		wait(t, func() bool {
+		testkit.Eventually(t, "at most 64 connections stay", func() bool {
 			stay = slices.DeleteFunc(slices.Clone(all), hasEnded)
 			return len(stay) <= 64
 		})

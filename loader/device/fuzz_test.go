@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
@@ -316,8 +317,8 @@ func TestRandomMessages(t *testing.T) {
 		default:
 		}
 	}
-	wait(t, func() bool { return len(s.Status().Processes) == 2 })
-	wait(t, func() bool { return descriptors(t) <= before })
+	testkit.Eventually(t, "two processes are left", func() bool { return len(s.Status().Processes) == 2 })
+	testkit.Eventually(t, "the descriptors are closed", func() bool { return descriptors(t) <= before })
 	if maps, err = os.ReadFile("/proc/self/maps"); err != nil {
 		t.Fatal(err)
 	}

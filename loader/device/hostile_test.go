@@ -302,7 +302,7 @@ func TestMessagesWait(t *testing.T) {
 		}
 	}
 	r.conn.Close()
-	wait(t, func() bool { return len(s.Status().Processes) == 1 })
+	testkit.Eventually(t, "one process is left", func() bool { return len(s.Status().Processes) == 1 })
 }
 
 // The server accepts connections at a limited rate of all users together, and others wait in order.

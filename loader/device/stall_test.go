@@ -167,7 +167,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 			if ended != nil {
 				<-ended
 			}
-			wait(t, func() bool { return len(s.Status().Processes) == processes })
+			testkit.Eventually(t, "the processes have ended", func() bool { return len(s.Status().Processes) == processes })
 			next := manage(t, dir)
 			if err := next.Listen(service(1), 0); err != nil {
 				t.Errorf("its listener: %v", err)

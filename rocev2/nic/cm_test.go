@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -151,9 +152,7 @@ func hangUp(t testing.TB, a, b *program, id cm.ID, qs ...verbs.QP) {
 // Two sessions of a loopback device connect with each other at both of its addresses; what nobody
 // listens to is refused.
 func TestCMLoopback(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	testkit.Must(t, err)
-	defer dev.Close()
+	dev := devices.Loopback(t)
 	for _, addr := range []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()} {
 		t.Run(addr.String(), func(t *testing.T) {
 			a, b := newProgram(t, dev, addr), newProgram(t, dev, addr)
@@ -182,8 +181,7 @@ func TestCMLoopback(t *testing.T) {
 
 // The end of a device ends its sessions, and it has no others.
 func TestCMDeviceClosed(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	testkit.Must(t, err)
+	dev := devices.Loopback(t)
 	s, err := dev.OpenCM()
 	testkit.Must(t, err)
 	testkit.Must(t, dev.Close())
@@ -239,14 +237,12 @@ func TestCMBetweenEngines(t *testing.T) {
 
 // The first data stands for the RTU that was lost: a never sends it.
 func TestCMEstablishedByData(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	testkit.Must(t, err)
-	defer dev.Close()
+	dev := devices.Loopback(t)
 	addr := netip.MustParseAddr("127.0.0.1")
 	a, b := newProgram(t, dev, addr), newProgram(t, dev, addr)
 	testkit.Must(t, b.s.Listen(cmPort, 0))
 	q := a.newQP(t)
-	_, err = a.s.Connect(a.params(b, q))
+	_, err := a.s.Connect(a.params(b, q))
 	testkit.Must(t, err)
 	req := b.await(t, cm.Request)
 	peer := b.newQP(t)

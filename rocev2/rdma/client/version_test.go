@@ -5,21 +5,17 @@ package client_test
 import (
 	"errors"
 	"net"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
 // A server of another version refuses the client, whose error has both versions and says what to do.
 func TestOtherVersion(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srd") // t.TempDir may be too long for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.SocketDir(t)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: proto.SocketPath(dir, "eth0"), Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)

@@ -5,10 +5,10 @@ package attach
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -18,11 +18,7 @@ import (
 // An engine that has failed is opened again, also if that fails at first. Processes find the device at
 // the same place.
 func TestKeepServing(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srn")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.SocketDir(t)
 	engines := make(chan *nic.Device, 10)
 	fails := 0
 	open := func() (*device.Server, error) {
