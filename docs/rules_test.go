@@ -14,7 +14,7 @@ import (
 // packages of to, unless except has them.
 type importRule struct {
 	text         string
-	from, allBut []string // with allBut, from is all packages
+	from, allBut []string // after "All but", from is all packages
 	to, except   []string
 	transitive   bool // also by imports of imports
 }
@@ -22,7 +22,7 @@ type importRule struct {
 // ruleItem is an item of the list, its lines joined.
 var ruleItem = func() *regexp.Regexp {
 	const names = "(`[^`]+`(?:, `[^`]+`)*)"
-	return regexp.MustCompile("^- (All but )?" + names + " (?:do|does) not (import|depend on) " + names + "(?: except " + names + `)?\. (.+\.)$`)
+	return regexp.MustCompile("^- (All but )?" + names + "(?: but " + names + ")? (?:do|does) not (import|depend on) " + names + "(?: except " + names + `)?\. (.+\.)$`)
 }()
 
 // quoted is a package in an item.
@@ -42,9 +42,9 @@ func parseRules(page string) ([]importRule, error) {
 			}
 			continue
 		}
-		r := importRule{text: line, from: packagesIn(m[2]), to: packagesIn(m[4]), except: packagesIn(m[5]), transitive: m[3] == "depend on"}
+		r := importRule{text: line, from: packagesIn(m[2]), allBut: packagesIn(m[3]), to: packagesIn(m[5]), except: packagesIn(m[6]), transitive: m[4] == "depend on"}
 		if m[1] != "" {
-			r.from, r.allBut = []string{"..."}, r.from
+			r.from, r.allBut = []string{"..."}, append(r.allBut, r.from...)
 		}
 		rules = append(rules, r)
 	}
