@@ -72,13 +72,13 @@ func TestDescriptorThatBlocks(t *testing.T) {
 			return hasEnded(r)
 		}
 		fd := slowToClose(t)
-		err := proto.Write(r.conn, proto.Append(nil, proto.Header{Type: proto.TPort, Seq: 1}, nil), fd)
+		err := write(r.conn, proto.TPort, 1, nil, fd)
 		go unix.Close(fd) // blocks if the server has closed its own already
 		return err != nil
 	})
 	other.works(t)
 	testkit.Eventually(t, "two processes are left", func() bool { return len(s.Status().Processes) == 2 })
-	if _, err := dial(t, dir).call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, new(proto.HelloReply)); err == nil {
+	if _, err := dial(t, dir).call(proto.THello, helloBody, new(proto.HelloReply)); err == nil {
 		t.Error("a process whose descriptors are still being closed does not count any more")
 	}
 	ended := make(chan error, 1)
@@ -115,8 +115,7 @@ func TestRefusedProcesses(t *testing.T) {
 		if len(stay) == 0 || time.Since(begin) > 5*time.Second { // the server waits for ten: again
 			return false
 		}
-		hello := proto.Append(nil, proto.Header{Type: proto.THello, Seq: 1}, &proto.Hello{Magic: proto.Magic, Version: proto.Version})
-		if proto.Write(stay[0].conn, hello) != nil {
+		if write(stay[0].conn, proto.THello, 1, helloBody) != nil {
 			return false
 		}
 		h, _, _, err := stay[0].reply()

@@ -20,6 +20,14 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
+// helloBody opens a device.
+var helloBody = &proto.Hello{Magic: proto.Magic, Version: proto.Version}
+
+// write sends a message, with descriptors.
+func write(conn *net.UnixConn, t proto.Type, seq uint32, body any, fds ...int) error {
+	return proto.Write(conn, proto.Append(nil, proto.Header{Type: t, Seq: seq}, body), fds...)
+}
+
 // raw is a process that speaks the protocol itself, and does what no client does.
 type raw struct {
 	t        *testing.T
@@ -47,7 +55,7 @@ func dial(t *testing.T, dir string) *raw {
 func (r *raw) hello() *raw {
 	r.t.Helper()
 	var m proto.HelloReply
-	fds, err := r.call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, &m)
+	fds, err := r.call(proto.THello, helloBody, &m)
 	if err != nil || len(fds) != proto.HelloFDs {
 		r.t.Fatalf("%v, %d descriptors", err, len(fds))
 	}
@@ -151,7 +159,7 @@ func TestWrongMessages(t *testing.T) {
 		body any
 		want error
 	}{
-		"a second hello":         {proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, proto.ErrProtocol},
+		"a second hello":         {proto.THello, helloBody, proto.ErrProtocol},
 		"an unknown message":     {99, nil, proto.ErrProtocol},
 		"an event":               {proto.TEvent, nil, proto.ErrProtocol},
 		"a reply":                {proto.TAllocPD | proto.Reply, nil, proto.ErrProtocol},
@@ -250,8 +258,7 @@ func TestNoDescriptorsBeforeHello(t *testing.T) {
 		t.Skipf("SO_PASSRIGHTS: %v", err)
 	}
 	fd := memfd(t, 4096, sealed)
-	hello := proto.Append(nil, proto.Header{Type: proto.THello}, &proto.Hello{Magic: proto.Magic, Version: proto.Version})
-	if err := proto.Write(r.conn, hello, fd); !errors.Is(err, unix.EPERM) {
+	if err := write(r.conn, proto.THello, 0, helloBody, fd); !errors.Is(err, unix.EPERM) {
 		t.Errorf("a descriptor with the hello: %v, want EPERM", err)
 	}
 	r.hello()
@@ -280,7 +287,7 @@ func TestMessagesWait(t *testing.T) {
 	r := dial(t, dir).hello()
 	go func() {
 		for range n {
-			if proto.Write(r.conn, proto.Append(nil, proto.Header{Type: proto.TPort}, nil)) != nil {
+			if write(r.conn, proto.TPort, 0, nil) != nil {
 				return
 			}
 		}
