@@ -83,14 +83,7 @@ func TestDescriptorThatBlocks(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Close() }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(testkit.Patience):
-		t.Fatal("the server did not end")
-	}
+	testkit.Must(t, testkit.Receive(t, "the server ends", ended))
 }
 
 // Of processes that are refused and say nothing, a few may still ask why when the connections of the

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/internal/testkit/devices"
@@ -124,21 +123,17 @@ func (p *couple) completion(i int) {
 // event logs the next event.
 func (p *couple) event() {
 	p.t.Helper()
-	select {
-	case e := <-p.events:
-		about := "nothing"
-		switch {
-		case e.QP != nil:
-			about = fmt.Sprint("queue pair ", slices.Index(p.qp[:], e.QP))
-		case e.SRQ != nil:
-			about = fmt.Sprint("SRQ ", e.SRQ == p.srq)
-		case e.CQ != nil:
-			about = fmt.Sprint("CQ ", slices.Index(p.cq[:], e.CQ))
-		}
-		p.say("%s: %s", e.Type, about)
-	case <-time.After(testkit.Patience):
-		p.t.Fatal("no event")
+	e := testkit.Receive(p.t, "an event", p.events)
+	about := "nothing"
+	switch {
+	case e.QP != nil:
+		about = fmt.Sprint("queue pair ", slices.Index(p.qp[:], e.QP))
+	case e.SRQ != nil:
+		about = fmt.Sprint("SRQ ", e.SRQ == p.srq)
+	case e.CQ != nil:
+		about = fmt.Sprint("CQ ", slices.Index(p.cq[:], e.CQ))
 	}
+	p.say("%s: %s", e.Type, about)
 }
 
 // scripts are what is done with a couple, and lines that its log must have.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
@@ -48,12 +47,7 @@ func TestKeepServing(t *testing.T) {
 		keepServing(first, stop, open, slog.New(slog.DiscardHandler))
 	}()
 	for range 2 {
-		var d *nic.Device
-		select {
-		case d = <-engines:
-		case <-time.After(5 * time.Minute):
-			t.Fatal("the engine is not opened again")
-		}
+		d := testkit.Receive(t, "the engine is opened again", engines)
 		c, err := client.Open(t.Context(), "lo", client.Config{RunDir: dir})
 		if err != nil {
 			t.Fatal(err)
