@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
-	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -39,7 +38,7 @@ func TestDatagramTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wr := verbs.SendWR{ID: 1, Op: verbs.OpSend, Flags: verbs.Signaled, AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: devices.QKey}
+	wr := verbs.SendWR{ID: 1, Op: verbs.OpSend, Flags: verbs.Signaled, AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: testkit.Must1(b.qp.Query())(t).QKey}
 	send := func(n int) error {
 		wr.SGL = a.sgl(0, n)
 		return a.qp.PostSend(&wr)

@@ -36,16 +36,11 @@ type program struct {
 func newProgram(t testing.TB, dev *nic.Device, addr netip.Addr) *program {
 	t.Helper()
 	p := &program{dev: dev, addr: addr, buf: make([]byte, 1<<16)}
-	var err error
-	p.s, err = dev.OpenCM()
-	testkit.Must(t, err)
+	p.s = testkit.Must1(dev.OpenCM())(t)
 	t.Cleanup(func() { _ = p.s.Close() })
-	p.pd, err = dev.AllocPD()
-	testkit.Must(t, err)
-	p.cq, err = dev.CreateCQ(1024)
-	testkit.Must(t, err)
-	p.mr, err = p.pd.RegMR(p.buf, engines.Access)
-	testkit.Must(t, err)
+	p.pd = testkit.Must1(dev.AllocPD())(t)
+	p.cq = testkit.Must1(dev.CreateCQ(1024))(t)
+	p.mr = testkit.Must1(p.pd.RegMR(p.buf, engines.Access))(t)
 	return p
 }
 
@@ -67,8 +62,7 @@ func (p *program) await(t testing.TB, want cm.Kind) cm.Event {
 // newQP makes a queue pair in INIT with a receive for the first half of the buffer.
 func (p *program) newQP(t testing.TB) verbs.QP {
 	t.Helper()
-	q, err := p.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq})
-	testkit.Must(t, err)
+	q := testkit.Must1(p.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq}))(t)
 	testkit.Must(t, verbs.ToInit(q, verbs.Endpoint{}, verbs.DefaultAttr()))
 	testkit.Must(t, q.PostRecv(&verbs.RecvWR{SGL: p.sge(0, len(p.buf)/2)}))
 	return q
@@ -98,8 +92,7 @@ func (p *program) params(to *program, q verbs.QP) cm.ConnectParams {
 func (p *program) dial(t testing.TB, to *program) (a, b verbs.QP, idA, idB cm.ID) {
 	t.Helper()
 	a = p.newQP(t)
-	idA, err := p.s.Connect(p.params(to, a))
-	testkit.Must(t, err)
+	idA = testkit.Must1(p.s.Connect(p.params(to, a)))(t)
 	req := to.await(t, cm.Request)
 	if !bytes.HasPrefix(req.Private, []byte("hello")) || req.SrcPort != 4000 || req.Path.Remote.Addr != p.addr {
 		t.Errorf("the request is %+v", req)
@@ -182,8 +175,7 @@ func TestCMLoopback(t *testing.T) {
 // The end of a device ends its sessions, and it has no others.
 func TestCMDeviceClosed(t *testing.T) {
 	dev := devices.Loopback(t)
-	s, err := dev.OpenCM()
-	testkit.Must(t, err)
+	s := testkit.Must1(dev.OpenCM())(t)
 	testkit.Must(t, dev.Close())
 	if e, open := <-s.Events(); open {
 		t.Errorf("event %s after the end", e.Kind)

@@ -23,22 +23,21 @@ func Loopback(t testing.TB) *nic.Device {
 	return dev
 }
 
-// QKey is the Q_Key of the queue pairs that Connect connects.
-const QKey = 0x11111111
+// qkey is the Q_Key of the queue pairs that Connect connects.
+const qkey = 0x11111111
 
-// Endpoint returns the end of a queue pair of a loopback device as Connect uses it. Its PSNs
-// wrap after 16 packets.
-func Endpoint(q verbs.QP) verbs.Endpoint {
-	return verbs.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), QPN: q.QPN(), PSN: 0xFFFFF0, QKey: QKey}
+// endpoint returns the end of a queue pair of a loopback device as Connect uses it. Its PSNs wrap after 16 packets.
+func endpoint(q verbs.QP) verbs.Endpoint {
+	return verbs.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), QPN: q.QPN(), PSN: 0xFFFFF0, QKey: qkey}
 }
 
 // Connect brings two queue pairs of loopback devices to RTS, each with the address of the other one. They may be the
 // same queue pair.
 func Connect(t testing.TB, a, b verbs.QP, attr verbs.Attr) {
 	t.Helper()
-	testkit.Must(t, verbs.Connect(a, Endpoint(a), Endpoint(b), attr))
+	testkit.Must(t, verbs.Connect(a, endpoint(a), endpoint(b), attr))
 	if a != b {
-		testkit.Must(t, verbs.Connect(b, Endpoint(b), Endpoint(a), attr))
+		testkit.Must(t, verbs.Connect(b, endpoint(b), endpoint(a), attr))
 	}
 }
 
