@@ -19,7 +19,7 @@ func Golden(t testing.TB, path, text string) {
 	}
 	file, err := os.ReadFile(path)
 	if err != nil || string(file) != text {
-		t.Errorf("%s is not what this test makes (%v): with UPDATE=1, %s writes it; first difference:\n%s", path, err, t.Name(), difference(string(file), text))
+		t.Errorf("%s is not what this test makes (%v): with UPDATE=1 the test writes it; first difference:\n%s", path, err, difference(string(file), text))
 	}
 }
 
