@@ -22,7 +22,8 @@ type importRule struct {
 // ruleItem is an item of the list, its lines joined.
 var ruleItem = func() *regexp.Regexp {
 	const names = "(`[^`]+`(?:, `[^`]+`)*)"
-	return regexp.MustCompile("^- (All but )?" + names + " (?:do|does) not (import|depend on) " + names + "(?: except " + names + `)?\. (.+\.)$`)
+	const from, to = "(All but )?" + names + "(?: but " + names + ")?", names + "(?: except " + names + ")?"
+	return regexp.MustCompile("^- " + from + " (?:do|does) not (import|depend on) " + to + `\. (.+\.)$`)
 }()
 
 // quoted is a package in an item.
@@ -42,9 +43,11 @@ func parseRules(page string) ([]importRule, error) {
 			}
 			continue
 		}
-		r := importRule{text: line, from: packagesIn(m[2]), to: packagesIn(m[4]), except: packagesIn(m[5]), transitive: m[3] == "depend on"}
+		r := importRule{
+			text: line, from: packagesIn(m[2]), allBut: packagesIn(m[3]), to: packagesIn(m[5]), except: packagesIn(m[6]), transitive: m[4] == "depend on",
+		}
 		if m[1] != "" {
-			r.from, r.allBut = []string{"..."}, r.from
+			r.from, r.allBut = []string{"..."}, append(r.allBut, r.from...)
 		}
 		rules = append(rules, r)
 	}

@@ -16,10 +16,8 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
-
-// long limits waits that end earlier unless something is broken.
-const long = time.Minute
 
 // listen returns a listener and the address for Dial.
 func listen(t testing.TB) (net.Listener, string) {
@@ -50,7 +48,7 @@ func serve(t testing.TB, d hwoffload.Device) (addr string) {
 
 func dial(t testing.TB, addr string) *hwoffload.Socket {
 	t.Helper()
-	s, err := hwoffload.Dial(addr, long)
+	s, err := hwoffload.Dial(addr, testkit.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +87,7 @@ func TestSocketPostedWrite(t *testing.T) {
 	m := card.New()
 	s := dial(t, serve(t, m))
 	s.W32(regs.IdentScratchOffset, 7)
-	for end := time.Now().Add(long); m.R32(regs.IdentScratchOffset) != 7; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the write does not arrive")
-		}
-	}
+	testkit.Eventually(t, "the write arrives", func() bool { return m.R32(regs.IdentScratchOffset) == 7 })
 }
 
 // Reads and writes of several goroutines do not mix.
@@ -126,7 +120,7 @@ func TestSocketOneClient(t *testing.T) {
 		}
 	}
 	first := dial(t, addr)
-	if _, err := hwoffload.Dial(addr, long); err == nil || !strings.Contains(err.Error(), "another process uses the card: end it first") {
+	if _, err := hwoffload.Dial(addr, testkit.Patience); err == nil || !strings.Contains(err.Error(), "another process uses the card: end it first") {
 		t.Errorf("error %v", err)
 	}
 	if first.R32(0) != regs.IdentMagicReset || first.Err() != nil {
@@ -205,7 +199,7 @@ func TestSocketServers(t *testing.T) {
 				}
 			}()
 			defer close(ended)
-			timeout := long
+			timeout := testkit.Patience
 			if strings.HasPrefix(test.want, "no answer") {
 				timeout = 100 * time.Millisecond
 			}
@@ -282,7 +276,7 @@ func TestDialRefuses(t *testing.T) {
 		"/run/card.sock": `card at "/run/card.sock": use unix: and the path of its socket`, "unix:": "use unix: and the path",
 		"unix:/nowhere/card.sock": "no such file or directory",
 	} {
-		if _, err := hwoffload.Dial(addr, long); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := hwoffload.Dial(addr, testkit.Patience); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
@@ -296,7 +290,7 @@ func raw(t *testing.T, addr string, request string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(long))
+	conn.SetDeadline(time.Now().Add(testkit.Patience))
 	conn.Write([]byte(request))
 	conn.(*net.UnixConn).CloseWrite()
 	answer, err := io.ReadAll(conn)
@@ -349,14 +343,7 @@ func TestServeEnds(t *testing.T) {
 	go func() { ended <- hwoffload.Serve(l, card.New()) }()
 	s := dial(t, addr)
 	l.Close()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(long):
-		t.Fatal("Serve does not return")
-	}
+	testkit.Must(t, testkit.Receive(t, "Serve returns", ended))
 	if s.R32(0) != 0xffffffff || s.Err() == nil {
 		t.Error("the connection is open")
 	}

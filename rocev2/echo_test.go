@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // The whole datagram, byte for byte. The ICRC is what zlib makes of it.
@@ -20,9 +22,9 @@ func TestBuildEchoGolden(t *testing.T) {
 		src, dst netip.Addr
 		want     []byte
 	}{
-		{src4, dst4, unhex(t, "45000074 0001 4000 4011 4e3c c0000201 c6336407"+"ff04 12b7 0038 0000"+bth+zeros+"8b4cc077"+option)},
-		{src6, dst6, append(append(unhex(t, "60000000 0060 11 40"), append(src6.AsSlice(), dst6.AsSlice()...)...),
-			unhex(t, "ff04 12b7 0038 0000"+bth+zeros+"bcc6850a"+option)...)},
+		{src4, dst4, testkit.Unhex(t, "45000074 0001 4000 4011 4e3c c0000201 c6336407"+"ff04 12b7 0038 0000"+bth+zeros+"8b4cc077"+option)},
+		{src6, dst6, append(append(testkit.Unhex(t, "60000000 0060 11 40"), append(src6.AsSlice(), dst6.AsSlice()...)...),
+			testkit.Unhex(t, "ff04 12b7 0038 0000"+bth+zeros+"bcc6850a"+option)...)},
 	} {
 		buf := make([]byte, MaxHelloLen)
 		n, err := BuildEcho(buf, c.src, c.dst)

@@ -6,13 +6,15 @@ import (
 	"bytes"
 	"net/netip"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // FuzzHeaders: no header view panics or accepts a short buffer; writing the fields
 // that were read changes nothing but reserved bits.
 func FuzzHeaders(f *testing.F) {
 	for _, h := range headers {
-		f.Add(unhex(f, h.wire))
+		f.Add(testkit.Unhex(f, h.wire))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, h := range headers {

@@ -4,20 +4,11 @@ package rocev2
 
 import (
 	"bytes"
-	"encoding/hex"
 	"testing"
 	"time"
-)
 
-// unhex turns "12 34 ab" into bytes.
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(string(bytes.ReplaceAll([]byte(s), []byte(" "), nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
+	"github.com/softroce/softroce-xdp/internal/testkit"
+)
 
 // headers holds golden bytes of every header, written field by field from the
 // formats of the specification; write must produce them, read must see its values.
@@ -260,7 +251,7 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 func TestHeaders(t *testing.T) {
 	for _, h := range headers {
 		t.Run(h.name, func(t *testing.T) {
-			wire := unhex(t, h.wire)
+			wire := testkit.Unhex(t, h.wire)
 			view, err := h.parse(append(bytes.Clone(wire), 0xEE))
 			if err != nil || !bytes.Equal(view, wire) || cap(view) != len(wire) {
 				t.Fatalf("parse = %x (cap %d), %v", view, cap(view), err)

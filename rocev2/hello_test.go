@@ -8,6 +8,8 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 var goldenHello = Hello{Node: 4, Caps: 0x0005, LinkMbps: 100_000, Nonce: 0xA1A2A3A4A5A6A7A8, Token: 0xB1B2B3B4B5B6B7B8}
@@ -15,7 +17,7 @@ var goldenHello = Hello{Node: 4, Caps: 0x0005, LinkMbps: 100_000, Nonce: 0xA1A2A
 const goldenHelloBody = "0002 0000 00000004 00000005 000186a0 a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8"
 
 func TestHelloBody(t *testing.T) {
-	want := unhex(t, goldenHelloBody)
+	want := testkit.Unhex(t, goldenHelloBody)
 	got := bytes.Repeat([]byte{0xFF}, HelloLen)
 	goldenHello.Put(got)
 	if !bytes.Equal(got, want) {
@@ -90,7 +92,7 @@ func TestBuildHelloAckGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := unhex(t, "45000074 0000 4000 4011 0000 c0000201 c6336407"+ // total length 116
+	want := testkit.Unhex(t, "45000074 0000 4000 4011 0000 c0000201 c6336407"+ // total length 116
 		"c000 12b7 0038 0000"+ // UDP length 56
 		"c100ffff 00fffffe 00000000"+goldenHelloBody)
 	binary.BigEndian.PutUint16(want[4:], binary.BigEndian.Uint16(buf[4:])) // id: any but 0
@@ -101,7 +103,7 @@ func TestBuildHelloAckGolden(t *testing.T) {
 		t.Errorf("HELLO_ACK\n%x, want\n%x", buf[:len(want)], want)
 	}
 	// OCS by hand: 7f26+5352+0202+0005+0006 and the length 0028 are d4ad, complement 2b52.
-	if opt := unhex(t, "2b52 7f26 5352 0202 0000000000000000 000000000000 000000000005 000000000006 00000000 0000"); !bytes.Equal(buf[n-StampLen:n], opt) {
+	if opt := testkit.Unhex(t, "2b52 7f26 5352 0202 0000000000000000 000000000000 000000000005 000000000006 00000000 0000"); !bytes.Equal(buf[n-StampLen:n], opt) {
 		t.Errorf("option %x, want %x", buf[n-StampLen:n], opt)
 	}
 }

@@ -3,21 +3,19 @@
 package rocev2
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/softroce/softroce-xdp/internal/testkit"
+)
 
 // The whole table as text, so that a change of it shows in a review.
 func TestOpcodeTable(t *testing.T) {
 	names := []string{"FETH", "DETH", "RETH", "AtomicETH", "AETH", "AtomicAckETH", "ImmDt", "IETH", "SACK", "Hello", "Grant", "Return", "Echo", "RateLimit", "OETH", "OACK", "ONotify", "ONotifyAck", "ONak"}
 	positions := []string{"-", "first", "middle", "last", "only"}
 	var b strings.Builder
-	fmt.Fprintln(&b, "# opcode name class position headers bytes payload request; written by go test -run OpcodeTable -update")
+	fmt.Fprintln(&b, "# opcode name class position headers bytes payload request; written by UPDATE=1 go test -run OpcodeTable")
 	for i := range 256 {
 		info := Opcode(i).Info()
 		if !Opcode(i).Known() {
@@ -33,18 +31,7 @@ func TestOpcodeTable(t *testing.T) {
 			i, Opcode(i), info.Class, positions[info.Position], "["+strings.Join(ext, " ")+"]", info.ExtLen, info.Payload, info.Request)
 	}
 	const file = "testdata/opcodes.golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("the table differs from %s:\n%s", file, b.String())
-	}
+	testkit.Golden(t, file, b.String())
 }
 
 // The class is bits 7:5 of the opcode for everything that IBTA defines.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // The whole datagram, byte for byte. The ICRC is what zlib makes of it.
@@ -21,9 +23,9 @@ func TestBuildRateLimitGolden(t *testing.T) {
 		src, dst netip.Addr
 		want     []byte
 	}{
-		{src4, dst4, unhex(t, "45000074 0305 4000 4011 4b38 c0000201 c6336407"+"ff04 12b7 0038 0000"+bth+body+"a8bbdf9c"+option)},
-		{src6, dst6, append(append(unhex(t, "60000000 0060 11 40"), append(src6.AsSlice(), dst6.AsSlice()...)...),
-			unhex(t, "ff04 12b7 0038 0000"+bth+body+"5a024816"+option)...)},
+		{src4, dst4, testkit.Unhex(t, "45000074 0305 4000 4011 4b38 c0000201 c6336407"+"ff04 12b7 0038 0000"+bth+body+"a8bbdf9c"+option)},
+		{src6, dst6, append(append(testkit.Unhex(t, "60000000 0060 11 40"), append(src6.AsSlice(), dst6.AsSlice()...)...),
+			testkit.Unhex(t, "ff04 12b7 0038 0000"+bth+body+"5a024816"+option)...)},
 	} {
 		buf := make([]byte, MaxHelloLen)
 		n, err := BuildRateLimit(buf, c.src, c.dst, RateLimitFields{Epoch: 0x01020304, RateBps: 50e6, LifeNs: 1e9})

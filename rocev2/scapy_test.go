@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -58,7 +59,7 @@ func TestScapyVectors(t *testing.T) {
 	for _, line := range lines {
 		name, wire, _ := strings.Cut(line, " ")
 		t.Run(name, func(t *testing.T) {
-			want := unhex(t, wire)
+			want := testkit.Unhex(t, wire)
 			p, err := ParseIP(want)
 			if err != nil {
 				t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 var goldenStamp = Stamp{
@@ -27,7 +29,7 @@ func TestStampGolden(t *testing.T) {
 	//	length 40            00028
 	//
 	// which is 38052; folded 8055, complement 7faa.
-	want := unhex(t, "7faa 7f26 5352 0b02 5152535455565758 010203040506 111213141516 212223242526 31323334 4142")
+	want := testkit.Unhex(t, "7faa 7f26 5352 0b02 5152535455565758 010203040506 111213141516 212223242526 31323334 4142")
 	got := make([]byte, StampLen)
 	goldenStamp.Put(got)
 	if !bytes.Equal(got, want) {

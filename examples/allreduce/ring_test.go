@@ -16,19 +16,14 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
-	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
-	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/compute"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 func open(t testing.TB) verbs.Device {
 	t.Helper()
-	dev, err := rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = dev.Close() })
+	dev := devices.Loopback(t)
 	return dev
 }
 

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -67,29 +67,19 @@ func benchModel(b *testing.B, w *world, a, c *endpoint) {
 }
 
 func benchEngine(b *testing.B) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer dev.Close()
+	dev := devices.Loopback(b)
 	pd, err1 := dev.AllocPD()
 	cq, err2 := dev.CreateCQ(256)
 	if err := errors.Join(err1, err2); err != nil {
 		b.Fatal(err)
 	}
 	var q [2]verbs.QP
-	var ends [2]verbs.Endpoint
 	for i := range q {
-		if q[i], err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSend: 2 * goodputDepth}); err != nil {
-			b.Fatal(err)
-		}
-		ends[i] = verbs.Endpoint{Addr: netip.MustParseAddr("127.0.0.1"), QPN: q[i].QPN(), PSN: 1}
+		q[i] = testkit.Must1(pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSend: 2 * goodputDepth}))(b)
 	}
 	attr := verbs.DefaultAttr()
 	attr.PMTU = rocev2.PMTU4096
-	if err := errors.Join(verbs.Connect(q[0], ends[0], ends[1], attr), verbs.Connect(q[1], ends[1], ends[0], attr)); err != nil {
-		b.Fatal(err)
-	}
+	devices.Connect(b, q[0], q[1], attr)
 	rights := verbs.AccessLocalWrite | verbs.AccessRemoteWrite
 	from, err1 := pd.RegMR(make([]byte, regionBytes), rights)
 	to, err2 := pd.RegMR(make([]byte, regionBytes), rights)

@@ -9,10 +9,10 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/task"
@@ -119,8 +119,7 @@ func (c *together) sum(ctx context.Context, n int) uint32 {
 }
 
 func allTogether(t *testing.T, seed uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	c := newTogether(ctx, t)
 	rng := rand.New(rand.NewPCG(seed, 7))
 	const rounds = 12

@@ -13,6 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -158,12 +159,7 @@ func sge(m verbs.MR, off, n int) []verbs.SGE {
 // next waits for one completion.
 func (n *node) next() verbs.Completion {
 	n.w.t.Helper()
-	n.w.must(n.cq.Wait(n.w.limit(), false))
-	var c [1]verbs.Completion
-	if n.cq.Poll(c[:]) != 1 {
-		n.w.t.Fatal("Wait returned without a completion")
-	}
-	return c[0]
+	return devices.Next(n.w.t, n.cq)
 }
 
 // ends wants a completion with a status.

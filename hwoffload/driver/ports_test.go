@@ -4,14 +4,15 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -220,11 +221,12 @@ func TestRunning(t *testing.T) {
 func wait(t *testing.T, e *endpoint) {
 	t.Helper()
 	var got [1]verbs.Completion
-	for deadline := time.Now().Add(time.Minute); e.cq.Poll(got[:]) == 0; time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no completion within a minute: %v", e.cq.Err())
+	testkit.Eventually(t, "a completion", func() error {
+		if e.cq.Poll(got[:]) == 0 {
+			return fmt.Errorf("none, %v", e.cq.Err())
 		}
-	}
+		return nil
+	})
 	if got[0].Status != verbs.StatusSuccess {
 		t.Fatalf("%+v", got[0])
 	}

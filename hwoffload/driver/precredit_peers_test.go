@@ -11,6 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -197,17 +198,18 @@ func TestPreCreditRunning(t *testing.T) {
 	var left, right [regs.PortsCount]card.Wire
 	left[0], right[0] = card.Cable(256)
 	runs := []*card.Running{card.Start(a.m, left), card.Start(b.m, right)}
-	for end := time.Now().Add(5 * time.Minute); a.credits().Used() == 0 || b.credits().Used() == 0; {
-		if time.Now().After(end) {
-			t.Fatalf("nothing left on pre-credit: %d grants", b.credits().GrantsSent())
-		}
+	testkit.Eventually(t, "both have sent on pre-credit", func() error {
 		for _, e := range []*endpoint{a, b} {
 			data := e.fill(0, paceBytes, uint64(time.Now().UnixNano()))
 			e.send(paceBytes)
 			wait(t, e)
 			e.peer.wants(0, data, "write")
 		}
-	}
+		if a.credits().Used() == 0 || b.credits().Used() == 0 {
+			return fmt.Errorf("%d grants", b.credits().GrantsSent())
+		}
+		return nil
+	})
 	for _, r := range runs {
 		if err := r.Close(); err != nil {
 			t.Error(err)

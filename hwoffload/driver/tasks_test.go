@@ -13,6 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -36,8 +37,7 @@ const (
 
 func newTasks(t *testing.T, entries int) *tasks {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	c := &tasks{side: newWorld(t, 1).side[0], t: t, ctx: ctx}
 	unit, err := c.m.StartTasks()
 	c.must(err)

@@ -4,12 +4,12 @@ package regs_test
 
 import (
 	"bytes"
-	"encoding/hex"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // Each layout with a value in every field, byte for byte.
@@ -31,11 +31,7 @@ func TestLayoutBytes(t *testing.T) {
 	}{
 		"address_handle": {ah, `01 02 03 04 05 06 07 08` + strings.Repeat("00", 16) + `11 12 13 14 15 16 17 18  01 00 00 00 00 02 00 00  ff 27 20 40 05 00 00 80` + strings.Repeat("00", 16)},
 	} {
-		want, err := hex.DecodeString(strings.Join(strings.Fields(c.want), ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(c.got, want) {
+		if want := testkit.Unhex(t, c.want); !bytes.Equal(c.got, want) {
 			t.Errorf("%s\n% x, want\n% x", name, c.got, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -67,8 +68,7 @@ func onRTL(t testing.TB) *tasks {
 
 func newTasks(t testing.TB, d hwoffload.Device) *tasks {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	c := &tasks{t: t, ctx: ctx}
 	var err error
 	c.card, err = hwoffload.Open(d)

@@ -4,7 +4,6 @@ package vectors_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/vectors"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // The files in testdata are what the model leaves after each event of the vectors of All.
@@ -26,33 +26,12 @@ func TestCommitted(t *testing.T) {
 			t.Errorf("two vectors have the file %s", path)
 		}
 		want[path] = true
-		text := vectors.Expect(&v).String()
-		if os.Getenv("UPDATE") != "" {
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(path)
-		if err != nil || string(got) != text {
-			t.Errorf("%s is not what the model does (%v): UPDATE=1 go test ./hwoffload/vectors writes it; first difference:\n%s",
-				path, err, firstDifference(string(got), text))
-		}
+		testkit.Golden(t, path, vectors.Expect(&v).String())
 	}
 	files, err := filepath.Glob("testdata/*")
 	if err != nil || len(files) != len(want) {
 		t.Errorf("%d files in testdata, want %d (%v): %v", len(files), len(want), err, files)
 	}
-}
-
-// firstDifference returns the first line that differs, of both texts.
-func firstDifference(got, want string) string {
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			return fmt.Sprintf("line %d of the file: %s\nline %d of the model: %s", i+1, g[i], i+1, w[i])
-		}
-	}
-	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
 }
 
 // What is read from a file is what was written, also for random streams.

@@ -22,8 +22,9 @@ type ended struct {
 	why string
 }
 
-func (e *ended) Helper()        {}
-func (e *ended) Fatal(x ...any) { e.Fatalf("%s", fmt.Sprint(x...)) }
+func (e *ended) Helper()                        {}
+func (e *ended) Errorf(format string, x ...any) { e.Fatalf(format, x...) }
+func (e *ended) Fatal(x ...any)                 { e.Fatalf("%s", fmt.Sprint(x...)) }
 func (e *ended) Fatalf(format string, x ...any) {
 	e.why = fmt.Sprintf(format, x...)
 	panic(e)
@@ -145,6 +146,26 @@ func TestUnhex(t *testing.T) {
 	for _, text := range []string{"0", "0g"} {
 		if endOf(t, func(t testing.TB) { testkit.Unhex(t, text) }) == "" {
 			t.Errorf("%q has bytes", text)
+		}
+	}
+}
+
+// A file that differs, has another length or does not exist fails the test. UPDATE=1 writes it.
+func TestGolden(t *testing.T) {
+	t.Setenv("UPDATE", "")
+	path := filepath.Join(t.TempDir(), "golden")
+	compare := func(text string) string {
+		return endOf(t, func(t testing.TB) { testkit.Golden(t, path, text) })
+	}
+	if why := compare("a"); !strings.Contains(why, "golden") {
+		t.Errorf("no file: %q", why)
+	}
+	t.Setenv("UPDATE", "1")
+	testkit.Golden(t, path, "a\nb\n")
+	t.Setenv("UPDATE", "")
+	for text, want := range map[string]string{"a\nb\n": "", "a\nc\n": "line 2 of the text: c", "a\nb\n\n": "4 in the text"} {
+		if why := compare(text); (why == "") != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("%q: %q", text, why)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -17,11 +17,7 @@ import (
 // process of its own.
 func benchDevices(b *testing.B, do func(b *testing.B, d verbs.Device, alloc func(int) ([]byte, error))) {
 	b.Run("in-process", func(b *testing.B) {
-		d, err := nic.OpenLoopback(nic.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer d.Close()
+		d := devices.Loopback(b)
 		do(b, d, func(n int) ([]byte, error) { return make([]byte, n), nil })
 	})
 	b.Run("server", func(b *testing.B) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/loader/device"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/stream"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -18,11 +18,7 @@ import (
 // bothDevices runs a test on an engine in this process and on one that is served.
 func bothDevices(t *testing.T, test func(t *testing.T, d verbs.Device)) {
 	t.Run("in process", func(t *testing.T) {
-		d, err := nic.OpenLoopback(nic.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
+		d := devices.Loopback(t)
 		test(t, d)
 	})
 	t.Run("served", func(t *testing.T) {
@@ -75,9 +71,7 @@ func TestRefusedValues(t *testing.T) {
 		if err := q.Modify(verbs.Attr{State: verbs.StateInit}, verbs.MaskState); err == nil {
 			t.Error("INIT without an access")
 		}
-		if err := verbs.Connect(q, verbs.Endpoint{Addr: here, QPN: q.QPN()}, verbs.Endpoint{Addr: here, QPN: q.QPN()}, verbs.DefaultAttr()); err != nil {
-			t.Fatal(err)
-		}
+		devices.Connect(t, q, q, verbs.DefaultAttr())
 		if err := q.PostSend(&verbs.SendWR{Op: verbs.OpSend, Flags: 1 << 4}); !errors.Is(err, verbs.ErrFlags) {
 			t.Errorf("an unknown flag: %v", err)
 		}
@@ -99,9 +93,7 @@ func TestFailedSendIsSolicited(t *testing.T) {
 		pd := testkit.Must1(d.AllocPD())(t)
 		cq := testkit.Must1(d.CreateCQ(16))(t)
 		q := testkit.Must1(pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq}))(t)
-		if err := verbs.Connect(q, verbs.Endpoint{Addr: here, QPN: q.QPN()}, verbs.Endpoint{Addr: here, QPN: q.QPN()}, verbs.DefaultAttr()); err != nil {
-			t.Fatal(err)
-		}
+		devices.Connect(t, q, q, verbs.DefaultAttr())
 		ctx := testkit.Context(t)
 		for _, want := range []verbs.Status{verbs.StatusLocalProtection, verbs.StatusWRFlushed} {
 			if err := q.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{{Addr: 1, Len: 1, LKey: 1}}}); err != nil {

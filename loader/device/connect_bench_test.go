@@ -5,12 +5,12 @@ package device_test
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -42,11 +42,7 @@ func serverCPU(b *testing.B, server *process, do func() error) {
 
 // benchServer starts a server, and returns a function that opens its device.
 func benchServer(b *testing.B) (*process, func() *client.Device) {
-	dir, err := os.MkdirTemp("", "srd")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testkit.SocketDir(b)
 	p := start(b, "server", dir)
 	p.line("serves")
 	return p, func() *client.Device {

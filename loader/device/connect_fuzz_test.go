@@ -50,7 +50,7 @@ func connectAtRandom(dir string, rng *rand.Rand, ok *[1024]atomic.Int64) error {
 	reader.Go(x.read)
 	defer reader.Wait()
 	defer x.conn.Close()
-	open := x.send(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}) && x.send(proto.TAllocPD, nil) &&
+	open := x.send(proto.THello, helloBody) && x.send(proto.TAllocPD, nil) &&
 		x.send(proto.TCreateCQ, &proto.CreateCQ{Depth: 64}) && x.send(proto.TCMOpen, nil)
 	for range attackerQPs {
 		open = open && x.createQP()
@@ -62,7 +62,7 @@ func connectAtRandom(dir string, rng *rand.Rand, ok *[1024]atomic.Int64) error {
 }
 
 func (x *connector) send(t proto.Type, body any) bool {
-	return proto.Write(x.conn, proto.Append(nil, proto.Header{Type: t, Seq: x.rng.Uint32()}, body)) == nil
+	return write(x.conn, t, x.rng.Uint32(), body) == nil
 }
 
 func (x *connector) createQP() bool {
@@ -263,8 +263,8 @@ func TestRandomConnections(t *testing.T) {
 	if list := missing(); len(list) > 0 {
 		t.Errorf("requests of these types were executed too rarely: %#x", list)
 	}
-	wait(t, func() bool { return len(s.Status().Processes) == processes })
-	wait(t, func() bool { return descriptors(t) <= before+20 }) // others have connections in timewait
+	testkit.Eventually(t, "the processes have ended", func() bool { return len(s.Status().Processes) == processes })
+	testkit.Eventually(t, "the descriptors are closed", func() bool { return descriptors(t) <= before+20 }) // others have connections in timewait
 	next := manage(t, dir)
 	for port := range uint16(4) {
 		if err := next.Listen(service(port), 0); err != nil {

@@ -5,7 +5,6 @@ package device_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
@@ -49,16 +48,11 @@ func (m *manager) connectTo(service mad.ServiceID) (cm.ID, error) {
 // want returns the next event, which must be of a kind.
 func (m *manager) want(k cm.Kind) cm.Event {
 	m.t.Helper()
-	select {
-	case e, ok := <-m.Events():
-		if !ok || e.Kind != k {
-			m.t.Fatalf("the event is %+v, not %s", e, k)
-		}
-		return e
-	case <-time.After(testkit.Patience):
-		m.t.Fatalf("no %s", k)
+	e := testkit.Receive(m.t, k.String(), m.Events())
+	if e.Kind != k {
+		m.t.Fatalf("the event is %+v, not %s", e, k)
 	}
-	return cm.Event{}
+	return e
 }
 
 // IDs, listeners and queue pairs of other processes are refused, and their owners are not disturbed.

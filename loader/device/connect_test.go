@@ -5,6 +5,7 @@ package device_test
 import (
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 )
 
@@ -53,7 +54,7 @@ func TestConnectedProcessIsKilled(t *testing.T) {
 	server.say("end")
 	client.kill()
 	t.Log(server.line("done "))
-	wait(t, func() bool { return len(s.Status().Processes) == 1 })
+	testkit.Eventually(t, "one process is left", func() bool { return len(s.Status().Processes) == 1 })
 	next := start(t, "connected", dir)
 	next.line("ready")
 	addr := server.tell("listen")

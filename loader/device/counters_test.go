@@ -7,8 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/loader/device"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -34,7 +35,7 @@ func TestCounters(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := counterOf(receiver, "send_rnr_err")
-		wait(t, func() bool { return counterOf(receiver, "send_rnr_err") > before })
+		testkit.Eventually(t, "an RNR NAK is sent", func() bool { return counterOf(receiver, "send_rnr_err") > before })
 		if err := b.qp.PostRecv(&verbs.RecvWR{ID: 7, SGL: b.sgl(0, 64)}); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestCounters(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wait(t, func() bool { return len(s.Status().Processes) == 1 })
+	testkit.Eventually(t, "one process is left", func() bool { return len(s.Status().Processes) == 1 })
 	if got := s.Status().Counters; got["rcvd_rnr_err"] != rnr || got["rx_delivered"] != 2 {
 		t.Errorf("the device has counted %v; the sender %d", got, rnr)
 	}
@@ -84,11 +85,7 @@ func TestCounters(t *testing.T) {
 
 // A process has the counters with the names of an engine in the same process.
 func TestCounterNames(t *testing.T) {
-	inProcess, err := nic.OpenLoopback(nic.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inProcess.Close()
+	inProcess := devices.Loopback(t)
 	all := map[string]string{}
 	for _, c := range inProcess.Counters() {
 		all[c.Name] = c.Text

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -37,7 +38,7 @@ func TestDatagramTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wr := verbs.SendWR{ID: 1, Op: verbs.OpSend, Flags: verbs.Signaled, AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: b.endpoint().QKey}
+	wr := verbs.SendWR{ID: 1, Op: verbs.OpSend, Flags: verbs.Signaled, AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: testkit.Must1(b.qp.Query())(t).QKey}
 	send := func(n int) error {
 		wr.SGL = a.sgl(0, n)
 		return a.qp.PostSend(&wr)
@@ -72,7 +73,7 @@ func TestDatagramTooLong(t *testing.T) {
 	if out, err := hosts[0].Command("ip", "link", "set", topo.IfName, "mtu", "700").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	wait(t, func() bool { // until the engine knows it: a new handle has the new PMTU
+	testkit.Eventually(t, "the engine has the new PMTU", func() bool { // a new handle has it
 		probe := wr
 		probe.RemoteQPN, probe.SGL = 0xfffff0, a.sgl(0, 600) // which nobody has
 		if probe.AH, err = a.pd.CreateAH(verbs.AddressVector{Src: hosts[0].IPv4(), Dst: hosts[1].IPv4()}); err != nil {

@@ -3,24 +3,20 @@
 package device_test
 
 import (
-	"os"
 	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 )
 
 // A process that may open no more files gets an error that says so, and its device goes on. The
 // server keeps nothing of what failed.
 func TestProcessWithoutDescriptors(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.SocketDir(t)
 	p := start(t, "server", dir)
 	p.line("serves")
 	d := open(t, dir)

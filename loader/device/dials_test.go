@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/loader/device"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -27,11 +27,7 @@ func TestManyDialsAtOnce(t *testing.T) {
 		dialMany(t, open(t, dir), open(t, dir))
 	})
 	t.Run("loopback", func(t *testing.T) {
-		d, err := nic.OpenLoopback(nic.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
+		d := devices.Loopback(t)
 		dialMany(t, d, d)
 	})
 }

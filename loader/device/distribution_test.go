@@ -151,7 +151,7 @@ func TestDistributionOfProcess(t *testing.T) {
 				}
 			}
 			s.dests[1].Close()
-			wait(t, func() bool { return len(server.Status().Processes) == 4 })
+			testkit.Eventually(t, "four processes are open", func() bool { return len(server.Status().Processes) == 4 })
 			if r := s.write(data); r.Status[0] != 0 || r.Status[1] == 0 || r.Status[2] != 0 {
 				t.Errorf("without destination 1: %+v", r)
 			}
@@ -168,7 +168,7 @@ func TestDistributionOfProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.hub.Close()
-			wait(t, func() bool { return len(server.Status().Processes) == 3 })
+			testkit.Eventually(t, "three processes are left", func() bool { return len(server.Status().Processes) == 3 })
 		})
 	}
 }

@@ -67,30 +67,23 @@ func TestDescriptorThatBlocks(t *testing.T) {
 	other := newBystander(t, dir)
 	r := dial(t, dir).hello()
 	tries := 0
-	wait(t, func() bool { // until the server ends the connection; messages that it has not read stay in the socket
-		if tries++; tries > 4 && tries%500 != 0 {
+	testkit.Eventually(t, "the server ends the connection", func() bool { // messages that it has not read stay in the socket
+		if tries++; tries > 4 && tries%50 != 0 {
 			return hasEnded(r)
 		}
 		fd := slowToClose(t)
-		err := proto.Write(r.conn, proto.Append(nil, proto.Header{Type: proto.TPort, Seq: 1}, nil), fd)
+		err := write(r.conn, proto.TPort, 1, nil, fd)
 		go unix.Close(fd) // blocks if the server has closed its own already
 		return err != nil
 	})
 	other.works(t)
-	wait(t, func() bool { return len(s.Status().Processes) == 2 })
-	if _, err := dial(t, dir).call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, new(proto.HelloReply)); err == nil {
+	testkit.Eventually(t, "two processes are left", func() bool { return len(s.Status().Processes) == 2 })
+	if _, err := dial(t, dir).call(proto.THello, helloBody, new(proto.HelloReply)); err == nil {
 		t.Error("a process whose descriptors are still being closed does not count any more")
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Close() }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(testkit.Patience):
-		t.Fatal("the server did not end")
-	}
+	testkit.Must(t, testkit.Receive(t, "the server ends", ended))
 }
 
 // Of processes that are refused and say nothing, a few may still ask why when the connections of the
@@ -100,7 +93,7 @@ func TestRefusedProcesses(t *testing.T) {
 	most.User[limits.Processes] = 1
 	_, dir := serve(t, device.Config{Limits: &most})
 	dial(t, dir).hello()
-	wait(t, func() bool {
+	testkit.Eventually(t, "a connection is served", func() bool {
 		begin := time.Now()
 		var all []*raw
 		for range 100 {
@@ -108,15 +101,14 @@ func TestRefusedProcesses(t *testing.T) {
 			defer all[len(all)-1].conn.Close()
 		}
 		var stay []*raw
-		wait(t, func() bool {
+		testkit.Eventually(t, "at most 64 connections stay", func() bool {
 			stay = slices.DeleteFunc(slices.Clone(all), hasEnded)
 			return len(stay) <= 64
 		})
 		if len(stay) == 0 || time.Since(begin) > 5*time.Second { // the server waits for ten: again
 			return false
 		}
-		hello := proto.Append(nil, proto.Header{Type: proto.THello, Seq: 1}, &proto.Hello{Magic: proto.Magic, Version: proto.Version})
-		if proto.Write(stay[0].conn, hello) != nil {
+		if write(stay[0].conn, proto.THello, 1, helloBody) != nil {
 			return false
 		}
 		h, _, _, err := stay[0].reply()

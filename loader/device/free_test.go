@@ -103,7 +103,7 @@ func TestFree(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() bool { _, err := d.Port(); return errors.Is(err, verbs.ErrGone) })
+	testkit.Eventually(t, "the device is gone", func() bool { _, err := d.Port(); return errors.Is(err, verbs.ErrGone) })
 	if err := rdma.Free(d, again); err != nil {
 		t.Errorf("after the end of the agent: %v", err)
 	}
@@ -133,7 +133,7 @@ func TestFreeWhileRegisteredElsewhere(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() bool { return rdma.Free(a, memory) == nil }) // the end of the server's access
+	testkit.Eventually(t, "the memory is free", func() bool { return rdma.Free(a, memory) == nil }) // the end of the server's access
 }
 
 // Alloc of nothing is an error, and takes no arena.
@@ -199,7 +199,7 @@ func TestMessageAfterClose(t *testing.T) {
 			t.Errorf("after the device: %q, want %q", got, want)
 		}
 	}
-	wait(t, func() bool { return len(s.Status().Processes) == 1 })
+	testkit.Eventually(t, "one process is left", func() bool { return len(s.Status().Processes) == 1 })
 	arenas := func() int {
 		maps, err := os.ReadFile("/proc/self/maps")
 		if err != nil {

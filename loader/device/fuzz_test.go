@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
@@ -222,8 +223,7 @@ func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[1024]atomic
 	defer reader.Wait()
 	defer conn.Close()
 	if rng.IntN(10) != 0 {
-		hello := proto.Append(nil, proto.Header{Type: proto.THello, Seq: 1}, &proto.Hello{Magic: proto.Magic, Version: proto.Version})
-		if proto.Write(conn, hello) != nil {
+		if write(conn, proto.THello, 1, helloBody) != nil {
 			return 1, nil
 		}
 		<-answered
@@ -232,7 +232,7 @@ func attackOnce(dir string, rng *rand.Rand, n, memfd, null int, ok *[1024]atomic
 			body any
 			fds  []int
 		}{{proto.TAllocPD, nil, nil}, {proto.TCreateCQ, &proto.CreateCQ{Depth: 64}, nil}, {proto.TAddArena, &proto.AddArena{Bytes: 1 << 20}, []int{memfd}}, {proto.TCMOpen, nil, nil}} {
-			if proto.Write(conn, proto.Append(nil, proto.Header{Type: m.t, Seq: 1}, m.body), m.fds...) != nil {
+			if write(conn, m.t, 1, m.body, m.fds...) != nil {
 				return 1, nil
 			}
 		}
@@ -316,8 +316,8 @@ func TestRandomMessages(t *testing.T) {
 		default:
 		}
 	}
-	wait(t, func() bool { return len(s.Status().Processes) == 2 })
-	wait(t, func() bool { return descriptors(t) <= before })
+	testkit.Eventually(t, "two processes are left", func() bool { return len(s.Status().Processes) == 2 })
+	testkit.Eventually(t, "the descriptors are closed", func() bool { return descriptors(t) <= before })
 	if maps, err = os.ReadFile("/proc/self/maps"); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
@@ -129,7 +130,7 @@ func TestGarbageIndexes(t *testing.T) {
 				v.doorbell.Set(i) // queues that do not exist
 			}
 			spoil(v)
-			wait(t, func() bool { return v.state() == verbs.StateErr })
+			testkit.Eventually(t, "the queue pair is in ERR", func() bool { return v.state() == verbs.StateErr })
 			other.works(t)
 			if _, err := v.call(proto.TDestroyQP, &proto.Handle{Handle: v.qp.Handle}, nil); err != nil {
 				t.Error(err)
@@ -195,7 +196,7 @@ func TestGarbageEntries(t *testing.T) {
 		}
 		word(v.sendMem, 0).Store(16)
 		v.ring(v.qp.SendQueue)
-		wait(t, func() bool { return v.state() == verbs.StateErr })
+		testkit.Eventually(t, "the queue pair is in ERR", func() bool { return v.state() == verbs.StateErr })
 		for _, h := range []struct {
 			t proto.Type
 			h uint32
@@ -222,7 +223,7 @@ func TestOverlongList(t *testing.T) {
 	w.SetCount(1000)
 	word(v.sendMem, 0).Store(1)
 	v.ring(v.qp.SendQueue)
-	wait(t, func() bool { return word(v.cqMem, 0).Load() > 0 })
+	testkit.Eventually(t, "a completion is written", func() bool { return word(v.cqMem, 0).Load() > 0 })
 	if c := wqe.DecodeCompletion(v.cqMem[256:]); c.Status != verbs.StatusLocalQPOperation {
 		t.Errorf("%+v", c)
 	}
@@ -234,9 +235,9 @@ func TestSleeps(t *testing.T) {
 	v := dial(t, dir).hello().queuePair()
 	v.connect()
 	for i := range uint32(3) {
-		wait(t, func() bool { return v.page.Asleep().Load() == 1 })
+		testkit.Eventually(t, "the engine sleeps", func() bool { return v.page.Asleep().Load() == 1 })
 		word(v.sendMem, 0).Store(i + 1) // no operation: it ends the queue pair, and the others are flushed
 		v.ring(v.qp.SendQueue)
-		wait(t, func() bool { return word(v.cqMem, 0).Load() == i+1 })
+		testkit.Eventually(t, "a completion is written", func() bool { return word(v.cqMem, 0).Load() == i+1 })
 	}
 }

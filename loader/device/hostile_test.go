@@ -21,6 +21,14 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
+// helloBody opens a device.
+var helloBody = &proto.Hello{Magic: proto.Magic, Version: proto.Version}
+
+// write sends a message, with descriptors.
+func write(conn *net.UnixConn, t proto.Type, seq uint32, body any, fds ...int) error {
+	return proto.Write(conn, proto.Append(nil, proto.Header{Type: t, Seq: seq}, body), fds...)
+}
+
 // raw is a process that speaks the protocol itself, and does what no client does.
 type raw struct {
 	t        *testing.T
@@ -48,7 +56,7 @@ func dial(t *testing.T, dir string) *raw {
 func (r *raw) hello() *raw {
 	r.t.Helper()
 	var m proto.HelloReply
-	fds, err := r.call(proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, &m)
+	fds, err := r.call(proto.THello, helloBody, &m)
 	if err != nil || len(fds) != proto.HelloFDs {
 		r.t.Fatalf("%v, %d descriptors", err, len(fds))
 	}
@@ -152,7 +160,7 @@ func TestWrongMessages(t *testing.T) {
 		body any
 		want error
 	}{
-		"a second hello":         {proto.THello, &proto.Hello{Magic: proto.Magic, Version: proto.Version}, proto.ErrProtocol},
+		"a second hello":         {proto.THello, helloBody, proto.ErrProtocol},
 		"an unknown message":     {99, nil, proto.ErrProtocol},
 		"an event":               {proto.TEvent, nil, proto.ErrProtocol},
 		"a reply":                {proto.TAllocPD | proto.Reply, nil, proto.ErrProtocol},
@@ -307,7 +315,7 @@ func TestMessagesWait(t *testing.T) {
 	r := dial(t, dir).hello()
 	go func() {
 		for range n {
-			if proto.Write(r.conn, proto.Append(nil, proto.Header{Type: proto.TPort}, nil)) != nil {
+			if write(r.conn, proto.TPort, 0, nil) != nil {
 				return
 			}
 		}
@@ -329,7 +337,7 @@ func TestMessagesWait(t *testing.T) {
 		}
 	}
 	r.conn.Close()
-	wait(t, func() bool { return len(s.Status().Processes) == 1 })
+	testkit.Eventually(t, "one process is left", func() bool { return len(s.Status().Processes) == 1 })
 }
 
 // The server accepts connections at a limited rate of all users together, and others wait in order.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"weak"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -73,14 +74,14 @@ func TestRegisteredMemoryIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			m = nil
-			wait(t, func() bool { return collected(kept) })
+			testkit.Eventually(t, "it is collected", func() bool { return collected(kept) })
 			if collected(forgotten) {
 				t.Error("the memory of another region was collected")
 			}
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			wait(t, func() bool { return collected(forgotten) })
+			testkit.Eventually(t, "it is collected", func() bool { return collected(forgotten) })
 		})
 	}
 }
@@ -96,7 +97,7 @@ func TestRegisteredMemoryAfterTheAgent(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() bool { return collected(p) })
+	testkit.Eventually(t, "it is collected", func() bool { return collected(p) })
 	runtime.KeepAlive(d)
 }
 
@@ -111,7 +112,7 @@ func TestRefusedRegistrationKeepsNothing(t *testing.T) {
 		}
 		return p
 	}()
-	wait(t, func() bool { return collected(p) })
+	testkit.Eventually(t, "it is collected", func() bool { return collected(p) })
 }
 
 // The source of a WRITE is not collected before the WRITE was executed, although the program has forgotten

@@ -75,17 +75,13 @@ func useAll(t *testing.T, dir string, port uint16) *client.Device {
 // After 100 processes that left all kinds of objects, and some that were killed, the server has the descriptors,
 // memory and goroutines that it had before.
 func TestNothingIsLeft(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.SocketDir(t)
 	server := start(t, "server", dir)
 	server.line("serves")
 	socket := proto.SocketPath(dir, "lo")
 	empty := func() {
 		t.Helper()
-		wait(t, func() bool {
+		testkit.Eventually(t, "no process is left", func() bool {
 			st, err := device.ReadStatus(t.Context(), socket)
 			return err == nil && len(st.Processes) == 0
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -96,7 +97,7 @@ func TestLimits(t *testing.T) {
 				s, dir := serve(t, device.Config{Limits: &l})
 				for range 2 {
 					useUp(t, dir, kind, scope, most, use)
-					wait(t, func() bool { return len(s.Status().Processes) == 0 })
+					testkit.Eventually(t, "no process is left", func() bool { return len(s.Status().Processes) == 0 })
 				}
 			})
 		}
@@ -179,6 +180,6 @@ func TestProcessesOfUser(t *testing.T) {
 		t.Errorf("a third process: %v", err)
 	}
 	a.Close()
-	wait(t, func() bool { return len(s.Status().Processes) == 1 })
+	testkit.Eventually(t, "one process is left", func() bool { return len(s.Status().Processes) == 1 })
 	open(t, dir)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -34,18 +33,12 @@ type counted struct {
 
 func countMessages(t *testing.T, server string) *counted {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "srd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.SocketDir(t)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: proto.SocketPath(dir, "lo"), Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		l.Close()
-		os.RemoveAll(dir)
-	})
+	t.Cleanup(func() { l.Close() })
 	c := &counted{dir: dir}
 	go func() {
 		for {
@@ -168,7 +161,7 @@ func TestMessagesOfConnection(t *testing.T) {
 		}
 	}
 	gone := func() { // both ends have destroyed their queue pairs, some seconds later
-		wait(t, func() bool {
+		testkit.Eventually(t, "no queue pair is left", func() bool {
 			return !slices.ContainsFunc(s.Status().Processes, func(p device.Process) bool { return p.QPs > 0 })
 		})
 	}
@@ -241,7 +234,7 @@ func TestAcceptEndsLate(t *testing.T) {
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
-			wait(t, func() bool {
+			testkit.Eventually(t, "no connection is left", func() bool {
 				return !slices.ContainsFunc(s.Status().Processes, func(p device.Process) bool { return p.Connections > 0 || name == "Accept" && p.QPs > 0 })
 			})
 		})

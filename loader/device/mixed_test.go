@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/loader/device"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
 )
 
 // Datagrams, shared receive queues, memory windows, READs, atomics and WRITEs at the same time in one process, by
@@ -20,11 +21,7 @@ func TestAllAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := scripts[name]
-			alone, err := nic.OpenLoopback(nic.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer alone.Close()
+			alone := devices.Loopback(t)
 			p := newCouple(t, alone, func(n int) ([]byte, error) { return make([]byte, n), nil }, s.init, 8192, s.srq)
 			s.run(p)
 			want := strings.Join(p.log, "\n")
@@ -86,7 +83,7 @@ func TestManyQueuePairs(t *testing.T) {
 	for _, p := range [...]*process{all[0][1], all[1][0], all[1][1]} {
 		p.kill()
 	}
-	wait(t, func() bool { return len(s.Status().Processes) == 0 && s.Status().Counters["queue_pairs"] == 0 })
+	testkit.Eventually(t, "no process is left", func() bool { return len(s.Status().Processes) == 0 && s.Status().Counters["queue_pairs"] == 0 })
 }
 
 // manyAddress is what two processes with many queue pairs tell each other.

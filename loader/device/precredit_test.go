@@ -5,6 +5,7 @@ package device_test
 import (
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
@@ -33,7 +34,7 @@ func TestPreCredit(t *testing.T) {
 	addr := server.tell("listen")
 	// The first connections have the hosts learn of each other. A grant that is late because the machine is
 	// busy is not waited for.
-	wait(t, func() bool {
+	testkit.Eventually(t, "the first data leaves on pre-credit", func() bool {
 		before := used()
 		server.say("accept")
 		client.tell("dial " + addr)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
@@ -82,7 +83,7 @@ func TestKilledProcess(t *testing.T) {
 				t.Errorf("the peer of the killed process got %q", got)
 			}
 			transfer(others, "send")
-			wait(t, func() bool { return len(s.Status().Processes) == len(before.Processes)-2 })
+			testkit.Eventually(t, "the processes have ended", func() bool { return len(s.Status().Processes) == len(before.Processes)-2 })
 			for _, p := range s.Status().Processes {
 				if p.PID == victims[0].cmd.Process.Pid {
 					t.Errorf("%+v is left of a process that is dead", p)
@@ -115,17 +116,13 @@ func TestKilledWhileConnecting(t *testing.T) {
 		next.tell("send")
 		server.tell("recv")
 		next.kill()
-		wait(t, func() bool { return len(s.Status().Processes) == 1 })
+		testkit.Eventually(t, "one process is left", func() bool { return len(s.Status().Processes) == 1 })
 	}
 }
 
 // The server is killed: clients notice, nothing hangs, and the next server is opened.
 func TestKilledServer(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.SocketDir(t)
 	first := start(t, "server", dir)
 	first.line("serves")
 	p := pairOf(t, dir)

@@ -9,10 +9,10 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -228,11 +228,7 @@ func TestNotes(t *testing.T) {
 		}
 		close(done)
 	}()
-	select {
-	case <-done:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("a line for the log waits")
-	}
+	testkit.Receive(t, "no line for the log waits", done)
 	if n := len(c.s.notes); n != noteBacklog {
 		t.Errorf("%d lines, want %d", n, noteBacklog)
 	}

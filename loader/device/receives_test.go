@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -50,11 +52,7 @@ func receiveBehindOthers(t *testing.T, typ verbs.QPType, shared bool) {
 	}
 	attr := verbs.DefaultAttr()
 	attr.RNRRetry = 0
-	for _, p := range [][2]*end{{a, b}, {b, a}} {
-		if err := verbs.Connect(p[0].qp, p[0].endpoint(), p[1].endpoint(), attr); err != nil {
-			t.Fatal(err)
-		}
-	}
+	devices.Connect(t, a.qp, b.qp, attr)
 	wr := verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signaled, SGL: a.sgl(0, 8)}
 	if typ == verbs.UD {
 		ah, err := a.pd.CreateAH(verbs.AddressVector{Dst: here})
@@ -89,7 +87,7 @@ func receiveBehindOthers(t *testing.T, typ verbs.QPType, shared bool) {
 		t.Fatal("no counter rx_no_buffer")
 		return 0
 	}
-	wait(t, func() bool { return b.cq.Poll(c[:]) == 1 || lost() > 0 })
+	testkit.Eventually(t, "a completion, or a message without a receive", func() bool { return b.cq.Poll(c[:]) == 1 || lost() > 0 })
 	if n := lost(); n > 0 {
 		t.Error("the message found no receive")
 	}

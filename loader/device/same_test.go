@@ -3,18 +3,16 @@
 package device_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/loader/device"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -112,14 +110,7 @@ func kind(err error) string {
 // completion logs the next completion of a side.
 func (p *couple) completion(i int) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), testkit.Patience)
-	defer cancel()
-	if err := p.cq[i].Wait(ctx, false); err != nil {
-		p.t.Fatalf("%v, after\n%s", err, strings.Join(p.log, "\n"))
-	}
-	var c [1]verbs.Completion
-	p.cq[i].Poll(c[:])
-	w := c[0]
+	w := devices.Next(p.t, p.cq[i])
 	who := slices.IndexFunc(p.qp[:], func(q verbs.QP) bool { return q.QPN() == w.QPN })
 	from := slices.IndexFunc(p.qp[:], func(q verbs.QP) bool { return q.QPN() == w.SrcQP })
 	w.QPN, w.SrcQP, w.InvKey = 0, 0, 0
@@ -132,21 +123,17 @@ func (p *couple) completion(i int) {
 // event logs the next event.
 func (p *couple) event() {
 	p.t.Helper()
-	select {
-	case e := <-p.events:
-		about := "nothing"
-		switch {
-		case e.QP != nil:
-			about = fmt.Sprint("queue pair ", slices.Index(p.qp[:], e.QP))
-		case e.SRQ != nil:
-			about = fmt.Sprint("SRQ ", e.SRQ == p.srq)
-		case e.CQ != nil:
-			about = fmt.Sprint("CQ ", slices.Index(p.cq[:], e.CQ))
-		}
-		p.say("%s: %s", e.Type, about)
-	case <-time.After(testkit.Patience):
-		p.t.Fatal("no event")
+	e := testkit.Receive(p.t, "an event", p.events)
+	about := "nothing"
+	switch {
+	case e.QP != nil:
+		about = fmt.Sprint("queue pair ", slices.Index(p.qp[:], e.QP))
+	case e.SRQ != nil:
+		about = fmt.Sprint("SRQ ", e.SRQ == p.srq)
+	case e.CQ != nil:
+		about = fmt.Sprint("CQ ", slices.Index(p.cq[:], e.CQ))
 	}
+	p.say("%s: %s", e.Type, about)
 }
 
 // scripts are what is done with a couple, and lines that its log must have.
@@ -300,11 +287,7 @@ var scripts = map[string]struct {
 func TestSameAsInProcess(t *testing.T) {
 	for name, s := range scripts {
 		t.Run(name, func(t *testing.T) {
-			inProcess, err := nic.OpenLoopback(nic.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer inProcess.Close()
+			inProcess := devices.Loopback(t)
 			p := newCouple(t, inProcess, func(n int) ([]byte, error) { return make([]byte, n), nil }, s.init, 8192, s.srq)
 			s.run(p)
 			want := strings.Join(p.log, "\n")

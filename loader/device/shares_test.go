@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -39,11 +40,7 @@ func memfdsOf(t *testing.T, pid int) (descriptors, mappings int) {
 // A thousand rings and a hundred arenas of a process take few mappings and descriptors of the server, of which
 // the kernel allows 65530 mappings by default.
 func TestMappingsOfServer(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.SocketDir(t)
 	p := start(t, "server", dir)
 	p.line("serves")
 	d, err := client.Open(t.Context(), "lo", client.Config{RunDir: dir, ArenaBytes: 4096})
@@ -178,7 +175,7 @@ func TestSharesOfKernel(t *testing.T) {
 			for _, d := range all[1:] {
 				d.Close()
 			}
-			wait(t, func() bool { return len(s.Status().Processes) == 1 })
+			testkit.Eventually(t, "one process is left", func() bool { return len(s.Status().Processes) == 1 })
 			if err := use(open(t, dir)); err != nil {
 				t.Errorf("after the end of the others: %v", err)
 			}

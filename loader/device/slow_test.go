@@ -143,8 +143,8 @@ func TestSlowMemory(t *testing.T) {
 			fuse.line("mapped")
 			other := slowUsersSystems(t)
 			endSlow(t, dir, held)
-			wait(t, func() bool { return len(s.Status().Processes) == bystanders })
-			wait(t, func() bool { return len(slowUsersSystems(t)) <= len(other) })
+			testkit.Eventually(t, "the processes have ended", func() bool { return len(s.Status().Processes) == bystanders })
+			testkit.Eventually(t, "the file systems end", func() bool { return len(slowUsersSystems(t)) <= len(other) })
 			if left := slowUsersSystems(t); len(other) != 1 || !slices.Equal(left, other) {
 				t.Errorf("the file systems of the user are %v, before: %v", left, other)
 			}

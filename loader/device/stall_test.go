@@ -156,18 +156,16 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 			processes := len(s.Status().Processes)
 			v := stalled(t, dir)
 			ended := attack(t, m, v)
-			for end := time.Now().Add(testkit.Patience); !v.hungUp(); {
-				if time.Now().After(end) {
-					t.Fatal("the process did not lose its connection")
-				}
+			testkit.Eventually(t, "the process loses its connection", func() bool {
 				others.works(t)
 				data.works(t)
 				time.Sleep(10 * time.Millisecond) // each leaves a queue pair for two seconds
-			}
+				return v.hungUp()
+			})
 			if ended != nil {
 				<-ended
 			}
-			wait(t, func() bool { return len(s.Status().Processes) == processes })
+			testkit.Eventually(t, "the processes have ended", func() bool { return len(s.Status().Processes) == processes })
 			next := manage(t, dir)
 			if err := next.Listen(service(1), 0); err != nil {
 				t.Errorf("its listener: %v", err)

@@ -5,11 +5,11 @@ package device
 import (
 	"errors"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
@@ -59,11 +59,7 @@ func openAccount(t *testing.T) *limits.Process {
 // A server of another version has other lengths of its replies; the error says what to do. Earlier servers had replies
 // of 3848 bytes, with 120 bytes for each of 32 processes.
 func TestStatusOfOtherVersion(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srd") // t.TempDir may be too long for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.SocketDir(t)
 	path := proto.SocketPath(dir, "eth0")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/testenv/lab/confine"
 )
@@ -22,11 +23,7 @@ const unitFile = "../../packaging/softroce-xdp@.service.in"
 // serveUnderUnit starts a server with the capabilities, the system calls and the file system of the unit.
 func serveUnderUnit(t *testing.T) (dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "srd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir = testkit.SocketDir(t)
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,13 @@
 package device_test
 
 import (
-	"context"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -29,22 +27,14 @@ func serve(t testing.TB, c device.Config) (*device.Server, string) {
 // serveEngine is serve for a test that needs the engine as well.
 func serveEngine(t testing.TB, c device.Config) (*device.Server, *nic.Device, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "srd") // t.TempDir may be too long for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.SocketDir(t)
 	c.Socket = proto.SocketPath(dir, "lo")
 	s, err := device.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := nic.OpenLoopback(nic.Options{Feeder: s.Feeder()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Serve(dev); err != nil {
-		t.Fatal(err)
-	}
+	dev := testkit.Must1(nic.OpenLoopback(nic.Options{Feeder: s.Feeder()}))(t)
+	testkit.Must(t, s.Serve(dev))
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -53,7 +43,6 @@ func serveEngine(t testing.TB, c device.Config) (*device.Server, *nic.Device, st
 		if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != 0 {
 			t.Errorf("the server left %q", names)
 		}
-		os.RemoveAll(dir)
 	})
 	return s, dev, dir
 }
@@ -106,17 +95,9 @@ func newEnd(t testing.TB, d *client.Device, size int, init verbs.QPInit) *end {
 	return e
 }
 
-func (e *end) endpoint() verbs.Endpoint {
-	return verbs.Endpoint{Addr: here, QPN: e.qp.QPN(), PSN: 100, QKey: 0x11111111}
-}
-
 func connect(t testing.TB, a, b *end) {
 	t.Helper()
-	for _, p := range [][2]*end{{a, b}, {b, a}} {
-		if err := verbs.Connect(p[0].qp, p[0].endpoint(), p[1].endpoint(), verbs.DefaultAttr()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	devices.Connect(t, a.qp, b.qp, verbs.DefaultAttr())
 }
 
 func (e *end) sgl(off, n int) []verbs.SGE {
@@ -126,26 +107,7 @@ func (e *end) sgl(off, n int) []verbs.SGE {
 // wait returns the next completion.
 func (e *end) wait(t testing.TB) verbs.Completion {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-	defer cancel()
-	if err := e.cq.Wait(ctx, false); err != nil {
-		t.Fatal(err)
-	}
-	var c [1]verbs.Completion
-	if e.cq.Poll(c[:]) != 1 {
-		t.Fatal("Wait returned, and there is no completion")
-	}
-	return c[0]
-}
-
-// wait waits until a condition holds.
-func wait(t testing.TB, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(testkit.Patience); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it never became so")
-		}
-	}
+	return devices.Next(t, e.cq)
 }
 
 // countMemfds counts the mappings of memfds in /proc/self/maps.

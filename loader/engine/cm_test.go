@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -170,11 +169,7 @@ func TestCMRest(t *testing.T) {
 		testkit.Must(t, err)
 		key := bpf.CmRequest{Peer: bpf.KeyOf(top.Host(1).IPv4()), Sidr: bpf.CmRest}
 		var v uint32
-		for end := time.Now().Add(2 * time.Minute); a.Maps.CmRequests.Lookup(key, &v) != nil; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("the engine does not take the messages to its address")
-			}
-		}
+		testkit.Eventually(t, "the engine takes the messages to its address", func() error { return a.Maps.CmRequests.Lookup(key, &v) })
 		testkit.Must(t, d.Close())
 		if err := a.Maps.CmRequests.Lookup(key, &v); !errors.Is(err, ebpf.ErrKeyNotExist) {
 			t.Errorf("closed: %v", err)

@@ -4,7 +4,6 @@ package node_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -12,11 +11,12 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
-	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // A server that sends what is no message of the pool: the connection ends with that reason, before the first
@@ -38,16 +38,9 @@ func TestGarbageFromServer(t *testing.T) {
 		"a part of nothing": {leased: true, bad: proto.Append(nil, &proto.Lease{Period: 2, Part: 1, Parts: 0})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-			testkit.Must(t, err)
-			defer dev.Close()
-			offer, err := proto.Offer{Challenge: 7}.AppendBinary(nil)
-			testkit.Must(t, err)
-			listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
-			testkit.Must(t, err)
-			defer listener.Close()
+			ctx := testkit.Context(t)
+			dev := devices.Loopback(t)
+			listener := listen(t, dev, proto.Offer{Challenge: 7})
 			joined := make(chan struct{})
 			go func() {
 				conn, err := listener.Accept(ctx)
@@ -72,11 +65,7 @@ func TestGarbageFromServer(t *testing.T) {
 			if c.leased {
 				testkit.Must(t, err)
 				defer n.Close()
-				select {
-				case <-n.Done():
-				case <-ctx.Done():
-					t.Fatal("the connection goes on")
-				}
+				testkit.Receive(t, "the connection ends", n.Done())
 				if err := n.Read(ctx, 3, 0, make([]byte, 8)); !errors.Is(err, proto.ErrFormat) {
 					t.Errorf("an access afterwards: %v, want %v", err, proto.ErrFormat)
 				}
@@ -91,16 +80,9 @@ func TestGarbageFromServer(t *testing.T) {
 
 // What a server refuses after Begin is ErrRefused, with its reason.
 func TestRefusedLater(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
-	defer dev.Close()
-	offer, err := proto.Offer{}.AppendBinary(nil)
-	testkit.Must(t, err)
-	listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
-	testkit.Must(t, err)
-	defer listener.Close()
+	ctx := testkit.Context(t)
+	dev := devices.Loopback(t)
+	listener := listen(t, dev, proto.Offer{})
 	go func() {
 		for range 2 {
 			conn, err := listener.Accept(ctx)
@@ -114,7 +96,7 @@ func TestRefusedLater(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	_, err = node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
+	_, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
 	_, err2 := node.Status(ctx, dev, listener.Addr().String())
 	for _, err := range []error{err, err2} {
 		if !errors.Is(err, node.ErrRefused) || !strings.HasSuffix(err.Error(), `too late\u001b[2J\u009b2J\u000a`) {
@@ -126,16 +108,9 @@ func TestRefusedLater(t *testing.T) {
 // What a server sends as names and as reasons has no control characters any more, which a terminal would obey.
 func TestHostileText(t *testing.T) {
 	const hostile, safe = "\x1b[2J\u009b2J\n", `\u001b[2J\u009b2J\u000a`
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
-	defer dev.Close()
-	offer, err := proto.Offer{}.AppendBinary(nil)
-	testkit.Must(t, err)
-	listener, err := rdma.Listen(ctx, dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer))
-	testkit.Must(t, err)
-	defer listener.Close()
+	ctx := testkit.Context(t)
+	dev := devices.Loopback(t)
+	listener := listen(t, dev, proto.Offer{})
 	status, err := json.Marshal(lease.Status{Nodes: []lease.NodeStatus{{Name: hostile, Expected: lease.Prediction{By: hostile}}}})
 	testkit.Must(t, err)
 	go func() {
@@ -172,11 +147,7 @@ func TestHostileText(t *testing.T) {
 	n, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
 	testkit.Must(t, err)
 	defer n.Close()
-	select {
-	case <-n.Done():
-	case <-ctx.Done():
-		t.Fatal("the connection goes on")
-	}
+	testkit.Receive(t, "the connection ends", n.Done())
 	if err := n.Err(); !errors.Is(err, node.ErrRemoved) || !strings.HasSuffix(err.Error(), ": "+safe) {
 		t.Errorf("%v", err)
 	}
@@ -184,4 +155,13 @@ func TestHostileText(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), safe) || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("%v", err)
 	}
+}
+
+// listen returns a listener of a server that a test writes itself.
+func listen(t *testing.T, dev verbs.Device, o proto.Offer) *rdma.Listener {
+	t.Helper()
+	offer := testkit.Must1(o.AppendBinary(nil))(t)
+	l := testkit.Must1(rdma.Listen(t.Context(), dev, "127.0.0.1:0", rdma.WithMaxMessage(proto.MaxMessage), rdma.WithPrivate(offer)))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
 }

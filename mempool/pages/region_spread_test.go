@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/spread"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
 
 // listed is a directory of servers that does not change.
@@ -33,9 +33,7 @@ func (l listed) Add(context.Context, directory.Server) (directory.Entry, error) 
 func TestRegionOverMirror(t *testing.T) {
 	const size = 1 << 20
 	ctx := testkit.Context(t)
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
-	t.Cleanup(func() { _ = dev.Close() })
+	dev := devices.Loopback(t)
 	var list listed
 	var kill []func()
 	for _, name := range []string{"s1", "s2"} {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/pages"
@@ -66,9 +67,7 @@ func pool(t testing.TB, planner lease.Planner, bytes, slabBytes uint64) (*node.N
 func join(t testing.TB, planner lease.Planner, bytes, slabBytes, demand uint64) (*node.Node, *pages.Store) {
 	t.Helper()
 	ctx := testkit.Context(t)
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
-	t.Cleanup(func() { _ = dev.Close() })
+	dev := devices.Loopback(t)
 	s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{
 		Bytes: bytes, SlabBytes: slabBytes,
 		Lease: lease.Config{Planner: planner, Grace: testkit.Patience}, // a node that stands still must not lose slabs

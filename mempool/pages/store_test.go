@@ -10,12 +10,11 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
-	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -33,8 +32,7 @@ func pool(t *testing.T, slabs int, grace time.Duration) (dev verbs.Device, at st
 
 func poolOf(t *testing.T, slabs int, slabBytes uint64, c lease.Config) (dev verbs.Device, at string) {
 	t.Helper()
-	dev, err := rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback"))
-	testkit.Must(t, err)
+	dev = devices.Loopback(t)
 	s, err := server.Listen(testkit.Context(t), dev, "127.0.0.1:0", server.Config{
 		Bytes: uint64(slabs) * slabBytes, SlabBytes: slabBytes, Lease: c,
 	})
@@ -42,7 +40,7 @@ func poolOf(t *testing.T, slabs int, slabBytes uint64, c lease.Config) (dev verb
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
-	t.Cleanup(func() { cancel(); <-done; _ = dev.Close() })
+	t.Cleanup(func() { cancel(); <-done })
 	return dev, s.Addr().String()
 }
 

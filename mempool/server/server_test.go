@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
-	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -27,8 +27,7 @@ const (
 
 func open(t *testing.T) verbs.Device {
 	t.Helper()
-	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
-	t.Cleanup(func() { _ = dev.Close() })
+	dev := devices.Loopback(t)
 	return dev
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/directory/etcd"
 	"github.com/softroce/softroce-xdp/mempool/lease"
@@ -22,7 +23,6 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/spread"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
-	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	etcdtest "github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -52,8 +52,7 @@ type running struct {
 
 func newPool(t *testing.T) *pool {
 	t.Helper()
-	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
-	t.Cleanup(func() { _ = dev.Close() })
+	dev := devices.Loopback(t)
 	return &pool{t: t, dev: dev, running: map[string]*running{}}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
@@ -188,15 +189,11 @@ func TestMapApplicationKilledAtStart(t *testing.T) {
 	waitForFile(t, closed)
 }
 
-// waitForFile waits until a file is there, for a minute.
+// waitForFile waits until a file is there.
 func waitForFile(t *testing.T, path string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no %s a minute later", filepath.Base(path))
-		}
-	}
+	testkit.Eventually(t, "a file", func() error {
+		_, err := os.Stat(path)
+		return err
+	})
 }

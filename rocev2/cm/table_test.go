@@ -4,19 +4,16 @@ package cm
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/internal/texts"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-var update = flag.Bool("update", false, "rewrite docs/reference/connection-states.md")
 
 // led is a connection in a state, at the end that the table shows.
 type led struct {
@@ -290,7 +287,7 @@ func happened(e Event) string {
 
 const tableHead = `# States of a connection
 
-` + "`go test ./rocev2/cm -run StateTable -update`" + ` writes this page: it leads a connection of ` + "`rocev2/cm`" + ` into each state and
+` + "`UPDATE=1 go test ./rocev2/cm -run StateTable`" + ` writes this page: it leads a connection of ` + "`rocev2/cm`" + ` into each state and
 notes what follows from each input.
 An input that is not listed for a state changes nothing: a message is counted, a call returns an error.
 [connections.md](../program/connections.md) describes messages, limits and times.
@@ -320,18 +317,7 @@ func TestStateTable(t *testing.T) {
 	}
 	const file = "../../docs/reference/connection-states.md"
 	page := texts.FitMarkdown(b.String())
-	if *update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if page != string(want) {
-		t.Errorf("the table differs from %s; look at the difference with -update and git diff\n%s", file, page)
-	}
+	testkit.Golden(t, file, page)
 }
 
 // Every state but Established has a timer, so that none lasts for ever.

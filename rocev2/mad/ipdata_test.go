@@ -4,9 +4,10 @@ package mad
 
 import (
 	"bytes"
-	"encoding/hex"
 	"net/netip"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 func TestIPData(t *testing.T) {
@@ -17,10 +18,7 @@ func TestIPData(t *testing.T) {
 		{IPData{v4a, v4b, 0xC627}, "0040c627" + "0000000000000000000000000a010203" + "0000000000000000000000000a010204"},
 		{IPData{v6a, v6b, 1}, "00600001" + "fd770000000000000000000000000001" + "fd770000000000000000000000000002"},
 	} {
-		want, err := hex.DecodeString(c.wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Unhex(t, c.wire)
 		got, err := c.d.Append(nil)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%v: %x, %v; want %x", c.d, got, err, want)

@@ -4,20 +4,20 @@ package mad
 
 import (
 	"bytes"
-	"encoding/hex"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 )
 
 // wire turns bytes in hex into a MAD; zeros fill up what is missing.
 func wire(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil || len(b) > Len {
-		t.Fatal(len(b), err)
+	b := testkit.Unhex(t, s)
+	if len(b) > Len {
+		t.Fatal(len(b))
 	}
 	return append(b, make([]byte, Len-len(b))...)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -55,9 +56,7 @@ func TestCMNobodyListens(t *testing.T) {
 
 // A queue pair that is destroyed ends its connection, at both ends.
 func TestCMQueuePairDestroyed(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	testkit.Must(t, err)
-	defer dev.Close()
+	dev := devices.Loopback(t)
 	addr := netip.MustParseAddr("127.0.0.1")
 	for _, first := range []bool{true, false} {
 		a, b := newProgram(t, dev, addr), newProgram(t, dev, addr)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -35,16 +36,11 @@ type program struct {
 func newProgram(t testing.TB, dev *nic.Device, addr netip.Addr) *program {
 	t.Helper()
 	p := &program{dev: dev, addr: addr, buf: make([]byte, 1<<16)}
-	var err error
-	p.s, err = dev.OpenCM()
-	testkit.Must(t, err)
+	p.s = testkit.Must1(dev.OpenCM())(t)
 	t.Cleanup(func() { _ = p.s.Close() })
-	p.pd, err = dev.AllocPD()
-	testkit.Must(t, err)
-	p.cq, err = dev.CreateCQ(1024)
-	testkit.Must(t, err)
-	p.mr, err = p.pd.RegMR(p.buf, engines.Access)
-	testkit.Must(t, err)
+	p.pd = testkit.Must1(dev.AllocPD())(t)
+	p.cq = testkit.Must1(dev.CreateCQ(1024))(t)
+	p.mr = testkit.Must1(p.pd.RegMR(p.buf, engines.Access))(t)
 	return p
 }
 
@@ -66,8 +62,7 @@ func (p *program) await(t testing.TB, want cm.Kind) cm.Event {
 // newQP makes a queue pair in INIT with a receive for the first half of the buffer.
 func (p *program) newQP(t testing.TB) verbs.QP {
 	t.Helper()
-	q, err := p.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq})
-	testkit.Must(t, err)
+	q := testkit.Must1(p.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq}))(t)
 	testkit.Must(t, verbs.ToInit(q, verbs.Endpoint{}, verbs.DefaultAttr()))
 	testkit.Must(t, q.PostRecv(&verbs.RecvWR{SGL: p.sge(0, len(p.buf)/2)}))
 	return q
@@ -97,8 +92,7 @@ func (p *program) params(to *program, q verbs.QP) cm.ConnectParams {
 func (p *program) dial(t testing.TB, to *program) (a, b verbs.QP, idA, idB cm.ID) {
 	t.Helper()
 	a = p.newQP(t)
-	idA, err := p.s.Connect(p.params(to, a))
-	testkit.Must(t, err)
+	idA = testkit.Must1(p.s.Connect(p.params(to, a)))(t)
 	req := to.await(t, cm.Request)
 	if !bytes.HasPrefix(req.Private, []byte("hello")) || req.SrcPort != 4000 || req.Path.Remote.Addr != p.addr {
 		t.Errorf("the request is %+v", req)
@@ -151,9 +145,7 @@ func hangUp(t testing.TB, a, b *program, id cm.ID, qs ...verbs.QP) {
 // Two sessions of a loopback device connect with each other at both of its addresses; what nobody
 // listens to is refused.
 func TestCMLoopback(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	testkit.Must(t, err)
-	defer dev.Close()
+	dev := devices.Loopback(t)
 	for _, addr := range []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()} {
 		t.Run(addr.String(), func(t *testing.T) {
 			a, b := newProgram(t, dev, addr), newProgram(t, dev, addr)
@@ -182,10 +174,8 @@ func TestCMLoopback(t *testing.T) {
 
 // The end of a device ends its sessions, and it has no others.
 func TestCMDeviceClosed(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	testkit.Must(t, err)
-	s, err := dev.OpenCM()
-	testkit.Must(t, err)
+	dev := devices.Loopback(t)
+	s := testkit.Must1(dev.OpenCM())(t)
 	testkit.Must(t, dev.Close())
 	if e, open := <-s.Events(); open {
 		t.Errorf("event %s after the end", e.Kind)
@@ -239,14 +229,12 @@ func TestCMBetweenEngines(t *testing.T) {
 
 // The first data stands for the RTU that was lost: a never sends it.
 func TestCMEstablishedByData(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	testkit.Must(t, err)
-	defer dev.Close()
+	dev := devices.Loopback(t)
 	addr := netip.MustParseAddr("127.0.0.1")
 	a, b := newProgram(t, dev, addr), newProgram(t, dev, addr)
 	testkit.Must(t, b.s.Listen(cmPort, 0))
 	q := a.newQP(t)
-	_, err = a.s.Connect(a.params(b, q))
+	_, err := a.s.Connect(a.params(b, q))
 	testkit.Must(t, err)
 	req := b.await(t, cm.Request)
 	peer := b.newQP(t)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -117,11 +118,7 @@ func sentBytes(t testing.TB, hosts []*engines.Host) (n []uint64) {
 // RegDistribution refuses what cannot be served. A region whose messages have no report stays, until
 // the queue pair that does not respond is destroyed.
 func TestDistributionEnd(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
+	dev := devices.Loopback(t)
 	v, _ := dev.AllocPD()
 	pd := v.(*nic.PD)
 	cq, _ := dev.CreateCQ(16)

@@ -67,16 +67,14 @@ func startTraffic(a, b *side, n int) *traffic {
 func (tr *traffic) flows(t testing.TB) {
 	t.Helper()
 	before := tr.ok.Load()
-	for end := time.Now().Add(testkit.Patience); tr.ok.Load() < before+20; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "traffic", func() bool {
 		select {
 		case <-tr.done:
 			t.Fatalf("traffic ended: status %s, %v", tr.status, tr.err)
 		default:
 		}
-		if time.Now().After(end) {
-			t.Fatal("no traffic")
-		}
-	}
+		return tr.ok.Load() >= before+20
+	})
 }
 
 func (tr *traffic) ends(t testing.TB, within time.Duration) {

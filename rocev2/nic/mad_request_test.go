@@ -28,8 +28,7 @@ func forgedREQ(t *testing.T, src, dst netip.Addr, port uint16, n int) mad.REQ {
 	r.SetMaxRetries(15)
 	r.SetLocalResponseTimeout(18)
 	r.SetPath(src, dst)
-	d, err := mad.IPData{Src: src, Dst: dst}.Append(nil)
-	testkit.Must(t, err)
+	d := testkit.Must1(mad.IPData{Src: src, Dst: dst}.Append(nil))(t)
 	testkit.Must(t, r.SetPrivateData(d))
 	return r
 }

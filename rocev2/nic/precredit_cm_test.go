@@ -23,8 +23,7 @@ func creditPrograms(t *testing.T) (a, b *program, sw *faults.Switch) {
 	t.Helper()
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	hosts := engines.On(t, top, "--policy", "mode=fixed")
-	sw, err := faults.NewLoss(top)
-	testkit.Must(t, err)
+	sw = testkit.Must1(faults.NewLoss(top))(t)
 	t.Cleanup(func() {
 		if err := sw.Close(); err != nil {
 			t.Error(err)
@@ -104,8 +103,7 @@ func TestCMPreCreditLost(t *testing.T) {
 	a, b, sw := creditPrograms(t)
 	testkit.Must(t, sw.Lose(1, rocev2.OpCreditGrant))
 	before, already := counter(a.dev, "precredit_used"), counter(a.dev, "tx_data_pkts")
-	lost, err := sw.Lost(rocev2.OpCreditGrant)
-	testkit.Must(t, err)
+	lost := testkit.Must1(sw.Lost(rocev2.OpCreditGrant))(t)
 	qa, qb, id, _ := a.dial(t, b)
 	const n = 20000
 	done := make(chan struct{})
@@ -152,8 +150,7 @@ func TestCMPreCreditEarly(t *testing.T) {
 	a, b, sw := creditPrograms(t)
 	ignored := counter(a.dev, "precredit_ignored")
 	qa := a.newQP(t)
-	id, err := a.s.Connect(a.params(b, qa))
-	testkit.Must(t, err)
+	id := testkit.Must1(a.s.Connect(a.params(b, qa)))(t)
 	req := b.await(t, cm.Request)
 	qb := b.newQP(t)
 	path := req.Path

@@ -143,13 +143,13 @@ func (x *stacks) row(a *loader.Attachment, of netip.Addr) bpf.DestRegs {
 // until waits for the destination's registers.
 func (x *stacks) until(what string, so func(*bpf.DestRegs) bool) {
 	x.t.Helper()
-	var d bpf.DestRegs
-	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if d = x.row(x.from, x.hosts[1].IPv4()); so(&d) {
-			return
+	testkit.Eventually(x.t, what, func() error {
+		d := x.row(x.from, x.hosts[1].IPv4())
+		if so(&d) {
+			return nil
 		}
-	}
-	x.t.Fatalf("waited in vain for: %s; rates %d, stack %d, engine %d", what, d.RateBps, d.StackRateBps, d.EngineRateBps)
+		return fmt.Errorf("rates %d, stack %d, engine %d", d.RateBps, d.StackRateBps, d.EngineRateBps)
+	})
 }
 
 // measure is what arrives at the destination in a second, bit/s of frames: all of it, and

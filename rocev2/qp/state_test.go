@@ -3,24 +3,21 @@
 package qp
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // renderStates returns the state table as a page of documentation.
 func renderStates() string {
 	var b strings.Builder
 	b.WriteString(`# States of a queue pair
 
-` + "`go test ./rocev2/qp -run StateTable -update`" + ` writes this page from the table in ` + "`rocev2/qp/state.go`" + `.
+` + "`UPDATE=1 go test ./rocev2/qp -run StateTable`" + ` writes this page from the table in ` + "`rocev2/qp/state.go`" + `.
 The table follows IBTA 10.3.1 and 11.2.5.2.
 Modify refuses a transition that is not listed, and an attribute that its line does not name.
 
@@ -52,18 +49,7 @@ After an error of the send queue, UC and UD go to SQE.
 // The table as text, so that a change is visible in a review; the page in docs is the same.
 func TestStateTable(t *testing.T) {
 	for _, file := range []string{"testdata/states.golden", "../../docs/reference/queue-pair-states.md"} {
-		if *update {
-			if err := os.WriteFile(file, []byte(renderStates()), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if renderStates() != string(want) {
-			t.Errorf("the table differs from %s:\n%s", file, renderStates())
-		}
+		testkit.Golden(t, file, renderStates())
 	}
 }
 

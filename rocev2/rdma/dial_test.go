@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -251,11 +252,7 @@ func TestBadCalls(t *testing.T) {
 	if _, err := rdma.Listen(ctx, dev, "192.0.2.1:7179"); err == nil || !strings.Contains(err.Error(), "the device does not have 192.0.2.1") {
 		t.Errorf("listen: %v", err)
 	}
-	plain, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close()
+	var plain verbs.Device = devices.Loopback(t)
 	if _, ok := plain.(cm.Connector); !ok {
 		if _, err := rdma.Dial(ctx, plain, "127.0.0.1:1"); !errors.Is(err, rdma.ErrNoCM) {
 			t.Error(err)

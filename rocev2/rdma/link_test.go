@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
@@ -48,13 +49,7 @@ func newOwnOf(t *testing.T, dev verbs.Device, init verbs.QPInit) *own {
 // next returns the next completion.
 func (o *own) next(t *testing.T) verbs.Completion {
 	t.Helper()
-	var c [1]verbs.Completion
-	for o.cq.Poll(c[:]) == 0 {
-		if err := o.cq.Wait(testkit.Context(t), false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c[0]
+	return devices.Next(t, o.cq)
 }
 
 // linked connects two queue pairs.

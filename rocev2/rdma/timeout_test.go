@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
-	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
@@ -15,11 +15,7 @@ import (
 // The Timeout that the dialling end chooses holds at both ends, also a short one, and the default one. It was
 // raised by what the peer announces as the longest time until its ACK.
 func TestTimeoutIsKept(t *testing.T) {
-	loop, err := nic.OpenLoopback(nic.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer loop.Close()
+	loop := devices.Loopback(t)
 	for name, dev := range map[string]verbs.Device{
 		"engine":                          loop,
 		"a manager that announces 134 ms": openLoop(t, cmpeer.Config{}),

@@ -4,10 +4,8 @@ package task
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
@@ -29,14 +27,8 @@ const goldenBytes = `
 	3132333435363738 00000010 41424344 04 00 0000 00000002 00000000 00000000
 	5152535455565758 00000006 61626364 05 01 0000 00000001 00000002 00000003`
 
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b := testkit.Must1(hex.DecodeString(strings.NewReplacer(" ", "", "\n", "", "\t", "").Replace(s)))(t)
-	return b
-}
-
 func TestDescriptorBytes(t *testing.T) {
-	want := unhex(t, goldenBytes)
+	want := testkit.Unhex(t, goldenBytes)
 	got, err := golden.Append([]byte("x"))
 	if err != nil || !bytes.Equal(got[1:], want) || golden.Len() != len(want) {
 		t.Errorf("length %d, %v\n%x, want\n%x", golden.Len(), err, got[1:], want)
@@ -56,7 +48,7 @@ func TestDescriptorBytes(t *testing.T) {
 
 // Descriptors that are refused: too short, too long, or with one wrong field.
 func TestDescriptorRefused(t *testing.T) {
-	good := unhex(t, goldenBytes)
+	good := testkit.Unhex(t, goldenBytes)
 	refused := func(what string, b []byte) {
 		t.Helper()
 		if d, err := Parse(b); !errors.Is(err, &Error{Status: StatusDescriptor}) {
@@ -85,9 +77,9 @@ func TestDescriptorRefused(t *testing.T) {
 		refused(what, b)
 	}
 	wrap := bytes.Clone(good)
-	copy(wrap[16:], unhex(t, "ffffffffffffffe9"))
+	copy(wrap[16:], testkit.Unhex(t, "ffffffffffffffe9"))
 	refused("beyond the last address", wrap)
-	copy(wrap[16:], unhex(t, "ffffffffffffffe8"))
+	copy(wrap[16:], testkit.Unhex(t, "ffffffffffffffe8"))
 	if _, err := Parse(wrap); err != nil {
 		t.Errorf("up to the last address: %v", err)
 	}
@@ -116,7 +108,7 @@ func TestAppendRefuses(t *testing.T) {
 
 func TestAnswerBytes(t *testing.T) {
 	a := Answer{ID: 0xabcdef, Status: StatusStale}
-	want := unhex(t, "01 09 000000 abcdef")
+	want := testkit.Unhex(t, "01 09 000000 abcdef")
 	if got := a.Append(nil); !bytes.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
@@ -132,7 +124,7 @@ func TestAnswerBytes(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"01 09 000000 abcdef 00", "02 09 000000 abcdef", "01 09 010000 abcdef", "01 09 000001 abcdef"} {
-		if _, err := ParseAnswer(unhex(t, bad)); err == nil {
+		if _, err := ParseAnswer(testkit.Unhex(t, bad)); err == nil {
 			t.Errorf("%s is accepted", bad)
 		}
 	}
@@ -141,8 +133,8 @@ func TestAnswerBytes(t *testing.T) {
 // FuzzDescriptor: what is parsed is written again to the same bytes, and the rest is refused
 // with a reason.
 func FuzzDescriptor(f *testing.F) {
-	f.Add(unhex(f, goldenBytes))
-	f.Add(unhex(f, goldenBytes)[:48])
+	f.Add(testkit.Unhex(f, goldenBytes))
+	f.Add(testkit.Unhex(f, goldenBytes)[:48])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := Parse(b)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -201,10 +202,7 @@ func TestClientIgnores(t *testing.T) {
 	for id := range ID(2) {
 		d := Descriptor{Kernel: KernelMax, Operands: []Operand{result}, Result: result}
 		go func() { done <- c.Do(testkit.Context(t), &d) }()
-		var got [1]verbs.Completion
-		for got[0].Op != verbs.OpRecv {
-			testkit.Must(t, p.cq.Wait(testkit.Context(t), false))
-			p.cq.Poll(got[:])
+		for devices.Next(t, p.cq).Op != verbs.OpRecv {
 		}
 		for i, a := range []Answer{{ID: 77}, {ID: id, Status: StatusBusy}, {ID: id}} {
 			at := SlotLen + (int(id)*3+i)*AnswerLen
@@ -336,10 +334,8 @@ func TestKernelDelaysNoEngine(t *testing.T) {
 		testkit.Must(t, near.qp.PostSend(&verbs.SendWR{
 			Op: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: from.VA, RKey: from.Key, SGL: []verbs.SGE{{Addr: mr.VA(), Len: 4, LKey: mr.LKey()}},
 		}))
-		testkit.Must(t, near.cq.Wait(testkit.Context(t), false))
-		var got [1]verbs.Completion
-		if near.cq.Poll(got[:]); got[0].Status != verbs.StatusSuccess || string(b) != "read" {
-			t.Fatalf("%+v %q", got[0], b)
+		if got := devices.Next(t, near.cq); got.Status != verbs.StatusSuccess || string(b) != "read" {
+			t.Fatalf("%+v %q", got, b)
 		}
 	}
 	if len(done) > 0 || out[0] != 0 {

@@ -4,12 +4,10 @@ package task
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
-	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
-	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -26,8 +24,7 @@ type node struct {
 // that no node can use a key of the other one.
 func both(t testing.TB, depths ...int) (client, server *node) {
 	t.Helper()
-	dev := testkit.Must1(rdma.Open(context.Background(), "lo", rdma.WithDriver("loopback")))(t)
-	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
+	dev := devices.Loopback(t)
 	return connected(t, dev, depths...)
 }
 
@@ -42,12 +39,7 @@ func connected(t testing.TB, dev verbs.Device, depths ...int) (client, server *n
 		n.qp = testkit.Must1(n.pd.CreateQP(QPInit(n.cq, depths[i])))(t)
 		ends[i] = n
 	}
-	here := netip.MustParseAddr("127.0.0.1")
-	for i, n := range ends {
-		a := verbs.Endpoint{Addr: here, QPN: n.qp.QPN(), PSN: 100}
-		b := verbs.Endpoint{Addr: here, QPN: ends[1-i].qp.QPN(), PSN: 100}
-		testkit.Must(t, verbs.Connect(n.qp, a, b, verbs.DefaultAttr()))
-	}
+	devices.Connect(t, ends[0].qp, ends[1].qp, verbs.DefaultAttr())
 	return ends[0], ends[1]
 }
 
@@ -119,17 +111,16 @@ func (p *peer) send(b []byte, immediate bool) Answer {
 	testkit.Must(p.t, p.qp.PostRecv(&verbs.RecvWR{ID: 1, SGL: sge(SlotLen, SlotLen)}))
 	copy(p.b, b)
 	testkit.Must(p.t, p.qp.PostSend(&verbs.SendWR{Op: verbs.OpSend, SGL: sge(0, len(b))}))
-	testkit.Must(p.t, p.cq.Wait(testkit.Context(p.t), false))
-	var c [1]verbs.Completion
-	if p.cq.Poll(c[:]); c[0].Status != verbs.StatusSuccess || c[0].WRID != 1 {
-		p.t.Fatalf("%+v", c[0])
+	c := devices.Next(p.t, p.cq)
+	if c.Status != verbs.StatusSuccess || c.WRID != 1 {
+		p.t.Fatalf("%+v", c)
 	}
-	if c[0].HasImm != immediate {
-		p.t.Errorf("immediate data: %v, want %v", c[0].HasImm, immediate)
+	if c.HasImm != immediate {
+		p.t.Errorf("immediate data: %v, want %v", c.HasImm, immediate)
 	}
-	if c[0].HasImm {
-		return AnswerOf(c[0].Imm)
+	if c.HasImm {
+		return AnswerOf(c.Imm)
 	}
-	a := testkit.Must1(ParseAnswer(p.b[SlotLen:][:c[0].Bytes]))(p.t)
+	a := testkit.Must1(ParseAnswer(p.b[SlotLen:][:c.Bytes]))(p.t)
 	return a
 }

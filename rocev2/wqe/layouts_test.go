@@ -4,11 +4,11 @@ package wqe_test
 
 import (
 	"bytes"
-	"encoding/hex"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/wqe"
 )
@@ -72,11 +72,7 @@ func TestLayoutBytes(t *testing.T) {
 		"sge":      {sge, `01 02 03 04 05 06 07 08  09 0a 0b 0c 0d 0e 0f 10`},
 		"cqe":      {cqe, `01 02 03 04 05 06 07 08  09 0a 0b 0c 0d 0e 0f 10  aa aa aa 09 bb bb bb 0b  0a 00 00 00 00 00 00 80`},
 	} {
-		want, err := hex.DecodeString(strings.Join(strings.Fields(c.want), ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(c.got, want) {
+		if want := testkit.Unhex(t, c.want); !bytes.Equal(c.got, want) {
 			t.Errorf("%s\n% x, want\n% x", name, c.got, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -90,11 +91,7 @@ func servedColumn(t *testing.T, arena bool) *column {
 }
 
 func loopbackColumn(t *testing.T) *column {
-	d, err := nic.OpenLoopback(nic.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
+	d := devices.Loopback(t)
 	here := netip.MustParseAddr("127.0.0.1")
 	return &column{dev: [2]verbs.Device{d, d}, addr: [2]netip.Addr{here, here}, register: ownMemory}
 }

@@ -4,10 +4,10 @@ package conformance_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
@@ -21,15 +21,7 @@ func comparePage(t *testing.T, cells table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if old, err := os.ReadFile(page); err != nil || string(old) != text {
-		t.Errorf("%s is not what was seen (%v): UPDATE=1 go test ./testenv/conformance writes it", page, err)
-	}
+	testkit.Golden(t, page, text)
 }
 
 // render makes the page. A cell that is missing is an error.

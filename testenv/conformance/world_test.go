@@ -3,7 +3,6 @@
 package conformance_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -214,14 +214,7 @@ func (e *end) write(id uint64, to verbs.MR, n int) verbs.SendWR {
 // next waits for the next completion.
 func (e *end) next() verbs.Completion {
 	e.w.t.Helper()
-	ctx, cancel := context.WithTimeout(e.w.t.Context(), patience)
-	defer cancel()
-	e.w.must(e.cq.Wait(ctx, false))
-	var c [1]verbs.Completion
-	if e.cq.Poll(c[:]) != 1 {
-		e.w.t.Fatal("Wait returned without a completion")
-	}
-	return c[0]
+	return devices.Next(e.w.t, e.cq)
 }
 
 // result waits for the next completion, and says its number and its status.

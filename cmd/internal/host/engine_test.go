@@ -6,18 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 type without struct{ verbs.Device }
 
 func TestCheckDevice(t *testing.T) {
-	dev, err := nic.OpenLoopback(nic.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
+	dev := devices.Loopback(t)
 	if err := checkDevice(dev, "eth0"); err != nil {
 		t.Error(err)
 	}

@@ -3,12 +3,13 @@
 package proto
 
 import (
-	"encoding/hex"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 var request = Request{Kind: KindJoin, Name: "node-1", Token: 0x1122334455667788, Period: time.Second, Demand: 1 << 30}
@@ -42,19 +43,10 @@ var messages = []struct {
 	{&Refusal{Text: []byte("no")}, "02180000 00000000 6e6f"},
 }
 
-func unhex(t *testing.T, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // The bytes are those of docs/run/memory-pool.md.
 func TestMessageBytes(t *testing.T) {
 	for _, x := range messages {
-		want := unhex(t, x.bytes)
+		want := testkit.Unhex(t, x.bytes)
 		if got := Append(nil, x.message); !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v: %x, want %x", x.message, got, want)
 		}
@@ -67,7 +59,7 @@ func TestMessageBytes(t *testing.T) {
 
 func TestPrivateBytes(t *testing.T) {
 	got, err := request.AppendBinary(nil)
-	want := unhex(t, "53520201 6e6f64652d310000000000000000000000000000 1122334455667788 000000003b9aca00 0000000040000000")
+	want := testkit.Unhex(t, "53520201 6e6f64652d310000000000000000000000000000 1122334455667788 000000003b9aca00 0000000040000000")
 	if err != nil || !reflect.DeepEqual(got, want) || len(got) != RequestLen {
 		t.Errorf("request %x, want %x: %v", got, want, err)
 	}
@@ -75,7 +67,7 @@ func TestPrivateBytes(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	got, err = offer.AppendBinary(nil)
-	want = unhex(t, "53520204 00000000 99aabbccddeeff00")
+	want = testkit.Unhex(t, "53520204 00000000 99aabbccddeeff00")
 	if err != nil || !reflect.DeepEqual(got, want) || len(got) != OfferLen {
 		t.Errorf("offer %x, want %x: %v", got, want, err)
 	}
@@ -90,7 +82,7 @@ func TestPrivateBytes(t *testing.T) {
 // Every truncation of what has a fixed length is an error, and so is every wrong byte of its beginning.
 func TestTruncated(t *testing.T) {
 	for _, x := range messages {
-		whole := unhex(t, x.bytes)
+		whole := testkit.Unhex(t, x.bytes)
 		fixed := len(whole)
 		switch x.message.(type) {
 		case *Text, *Refusal:

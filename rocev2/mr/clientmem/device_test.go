@@ -4,13 +4,12 @@ package clientmem
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
-	"net/netip"
 	"testing"
-	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -28,11 +27,7 @@ type device struct {
 
 func openDevice(t testing.TB) *device {
 	t.Helper()
-	d, err := nic.OpenLoopback(nic.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
+	d := devices.Loopback(t)
 	x := &device{t: t, mem: pattern(1 << 20)}
 	var errs [2]error
 	x.pd, errs[0] = d.AllocPD()
@@ -63,16 +58,12 @@ func (d *device) pairWith(pmtu rocev2.PMTU) (x, y verbs.QP) {
 	d.t.Helper()
 	attr := verbs.DefaultAttr()
 	attr.PMTU = pmtu
-	addr := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	x, err1 := d.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: d.cq, RecvCQ: d.cq})
 	y, err2 := d.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: d.cq, RecvCQ: d.cq})
 	if err := errors.Join(err1, err2); err != nil {
 		d.t.Fatal(err)
 	}
-	a, b := verbs.Endpoint{Addr: addr, QPN: x.QPN(), PSN: rocev2.PSNMask}, verbs.Endpoint{Addr: addr, QPN: y.QPN(), PSN: 7}
-	if err := errors.Join(verbs.Connect(x, a, b, attr), verbs.Connect(y, b, a, attr)); err != nil {
-		d.t.Fatal(err)
-	}
+	devices.Connect(d.t, x, y, attr)
 	return x, y
 }
 
@@ -80,18 +71,10 @@ func (d *device) pairWith(pmtu rocev2.PMTU) (x, y verbs.QP) {
 func (d *device) send(q verbs.QP, wr verbs.SendWR) verbs.Completion {
 	d.t.Helper()
 	wr.Flags |= verbs.Signaled
-	if err := q.PostSend(&wr); err != nil {
-		d.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
-	defer cancel()
+	testkit.Must(d.t, q.PostSend(&wr))
 	for {
-		if err := d.cq.Wait(ctx, false); err != nil {
-			d.t.Fatal(err)
-		}
-		var c [1]verbs.Completion
-		if d.cq.Poll(c[:]) == 1 && c[0].QPN == q.QPN() {
-			return c[0]
+		if c := devices.Next(d.t, d.cq); c.QPN == q.QPN() {
+			return c
 		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -63,26 +63,19 @@ func TestUnansweredFUSE(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- a.Check(addr, 8, 0) }()
-	select {
-	case err := <-done:
-		if !errors.Is(err, ErrNotPresent) {
-			t.Errorf("registration: %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("a registration waits for the file system")
+	if err := testkit.Receive(t, "a registration does not wait for the file system", done); !errors.Is(err, ErrNotPresent) {
+		t.Errorf("registration: %v", err)
 	}
 	go func() { done <- a.ReadAt(make([]byte, 8), addr) }()
 	var g Guard
-	for deadline := time.Now().Add(2 * time.Minute); !g.Sample(a.Progress()); time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "the guard acts", func() bool {
 		select {
 		case err := <-done:
 			t.Fatalf("the access has ended: %v", err)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the guard does not act")
-		}
-	}
+		return g.Sample(a.Progress())
+	})
 	a.Revoke()
 	m, err := a.Maps()
 	if err != nil {
@@ -108,12 +101,7 @@ func TestUnansweredFUSE(t *testing.T) {
 	if ended != 1 {
 		t.Errorf("%d file systems are mapped, want 1", ended)
 	}
-	select {
-	case err := <-done:
-		if !errors.Is(err, ErrUnmapped) {
-			t.Error(err)
-		}
-	case <-time.After(2 * time.Minute):
-		t.Error("the access does not end")
+	if err := testkit.Receive(t, "the access ends", done); !errors.Is(err, ErrUnmapped) {
+		t.Error(err)
 	}
 }

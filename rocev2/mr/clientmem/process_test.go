@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -207,13 +207,8 @@ func TestKilled(t *testing.T) {
 	}()
 	<-began
 	a.kill()
-	select {
-	case f := <-done:
-		if f != mem.FaultBackend || !a.Process.Ended() {
-			t.Errorf("fault %v, ended %v", f, a.Process.Ended())
-		}
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the access does not end")
+	if f := testkit.Receive(t, "the access ends", done); f != mem.FaultBackend || !a.Process.Ended() {
+		t.Errorf("fault %v, ended %v", f, a.Process.Ended())
 	}
 	try(t, "after the end", m, pd, r, addr, mem.FaultBackend)
 	if err := a.Check(addr, 1, 0); !errors.Is(err, ErrEnded) {

@@ -5,36 +5,21 @@ package client_test
 import (
 	"errors"
 	"net"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
 // A server of another version refuses the client, whose error has both versions and says what to do.
 func TestOtherVersion(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srd") // t.TempDir may be too long for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: proto.SocketPath(dir, "eth0"), Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	hello := make(chan proto.Hello, 1)
-	go func() {
-		defer close(hello)
-		conn, err := l.AcceptUnix()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
+	dir := listen(t, "eth0", func(c *net.UnixConn) {
+		defer c.Close()
 		b := make([]byte, proto.MaxMessage)
-		n, _, err := proto.Read(conn, b)
+		n, _, err := proto.Read(c, b)
 		if err != nil {
 			return
 		}
@@ -46,14 +31,14 @@ func TestOtherVersion(t *testing.T) {
 		hello <- m
 		why := proto.VersionError(m.Version, m.Version+1)
 		r := proto.Header{Type: h.Type | proto.Reply, Seq: h.Seq, Status: proto.StatusOf(why)}
-		_ = proto.Write(conn, append(proto.Append(nil, r, nil), why.Error()...))
-	}()
+		_ = proto.Write(c, append(proto.Append(nil, r, nil), why.Error()...))
+	})
 	d, err := client.Open(t.Context(), "eth0", client.Config{RunDir: dir})
 	if err == nil {
 		d.Close()
 		t.Fatal("a client opened the device of a server of another version")
 	}
-	if m := <-hello; m.Version != proto.Version || m.Magic != proto.Magic {
+	if m := testkit.Receive(t, "a hello", hello); m.Version != proto.Version || m.Magic != proto.Magic {
 		t.Errorf("the client said %+v", m)
 	}
 	if !errors.Is(err, proto.ErrVersion) || !strings.Contains(err.Error(), "install the same for both: 1 and 2") {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
-	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -19,8 +19,7 @@ import (
 
 func open(t *testing.T) verbs.Device {
 	t.Helper()
-	dev := testkit.Must1(rdma.Open(testkit.Context(t), "lo", rdma.WithDriver("loopback")))(t)
-	t.Cleanup(func() { _ = dev.Close() })
+	dev := devices.Loopback(t)
 	return dev
 }
 

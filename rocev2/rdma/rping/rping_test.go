@@ -22,8 +22,7 @@ import (
 // pair makes a connection: the end that dialed, and the end that accepted.
 func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	t.Cleanup(cancel)
+	ctx = testkit.Context(t)
 	dev := testkit.Must1(cmpeer.Open(cmpeer.Config{}))(t)
 	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
 	l := testkit.Must1(rdma.Listen(ctx, dev, "127.0.0.1:0", rping.Options()...))(t)

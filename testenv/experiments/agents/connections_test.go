@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/testenv/experiments/agents"
@@ -25,9 +26,6 @@ var (
 	ofProcess = flag.Int("connections.dials", 10, "connections of each of them at once")
 	deadline  = flag.Duration("connections.deadline", 2*time.Minute, "deadline of a connection")
 )
-
-// patience bounds every wait: it only ends tests that have failed.
-const patience = 2 * time.Minute
 
 // judged is from how many connections in a loop on the last tenth is compared with the second: of fewer, the second
 // tenth may be before the first connections have left their waiting state, and caches and the heap still grow.
@@ -84,7 +82,7 @@ func idle(t *testing.T, h *agents.Hosts, hosts []*engines.Host) [2]agents.Held {
 	t.Helper()
 	const same = 50 // samples in a row, together longer than a connection stays after its end
 	var last [2]agents.Held
-	for end, n := time.Now().Add(patience), 0; n < same; time.Sleep(100 * time.Millisecond) {
+	for end, n := time.Now().Add(testkit.Patience), 0; n < same; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the agents do not come to rest: %+v", last)
 		}
@@ -108,7 +106,7 @@ func idle(t *testing.T, h *agents.Hosts, hosts []*engines.Host) [2]agents.Held {
 func settle(t *testing.T, h *agents.Hosts, before [2]agents.Held) {
 	t.Helper()
 	collector := runtime.NumCPU() // goroutines that the first collections start
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(100 * time.Millisecond) {
 		now := twoAgents(t, h)
 		if !more(now[0], before[0], collector) && !more(now[1], before[1], collector) {
 			t.Logf("the agents afterwards: %+v\nbefore: %+v", now, before)

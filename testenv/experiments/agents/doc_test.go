@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/internal/texts"
 )
 
@@ -24,18 +23,9 @@ func TestDocsTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, rest, ok := strings.Cut(string(page), start)
-	got, after, ok2 := strings.Cut(rest, end)
+	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
 		t.Fatalf("%s: no part between %q and %q", path, start, end)
 	}
-	want := texts.FitMarkdown(Table())
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(path, []byte(before+start+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s is not as in the source: UPDATE=1 go test ./testenv/experiments/agents -run Docs (-source +doc)\n%s", path, diff)
-	}
+	testkit.Golden(t, path, before+start+texts.FitMarkdown(Table())+end+after)
 }

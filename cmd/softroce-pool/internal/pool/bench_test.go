@@ -9,27 +9,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/server"
-	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
-	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
 
 // bench returns a benchmark of 2 MiB, a quarter of them local, at a server with a number of bytes.
 func bench(t *testing.T, bytes uint64) (*benchmark, *server.Server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	dev, err := rdma.Open(ctx, "lo", rdma.WithDriver("loopback"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := devices.Loopback(t)
 	s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: bytes, SlabBytes: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
-	t.Cleanup(func() { cancel(); <-done; _ = dev.Close() })
+	t.Cleanup(func() { cancel(); <-done })
 	return &benchmark{
 		Device: dev, Server: s.Addr().String(), Node: node.Config{Name: "bench", Period: 50 * time.Millisecond}, Timeout: time.Minute,
 		Size: 2 << 20, Local: 512 << 10, Length: 200 * time.Millisecond, Seed: 1,

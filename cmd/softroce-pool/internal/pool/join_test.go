@@ -5,11 +5,13 @@ package pool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 )
@@ -39,15 +41,11 @@ func TestJoinerInterrupted(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- j.Run(ctx) }()
-		select {
-		case err := <-ended:
-			// The access that was interrupted may fail the connection before the server has the message.
-			var failed *rdma.Error
-			if err != nil && !errors.As(err, &failed) {
-				t.Errorf("interrupted after %d ms: %v", delay, err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("interrupted %d ms after it had joined, the node does not end", delay)
+		err := testkit.Receive(t, fmt.Sprintf("the node ends, interrupted %d ms after it had joined", delay), ended)
+		// The access that was interrupted may fail the connection before the server has the message.
+		var failed *rdma.Error
+		if err != nil && !errors.As(err, &failed) {
+			t.Errorf("interrupted after %d ms: %v", delay, err)
 		}
 		cancel()
 	}

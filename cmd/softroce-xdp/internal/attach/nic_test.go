@@ -5,10 +5,9 @@ package attach
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"testing"
-	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
@@ -18,11 +17,7 @@ import (
 // An engine that has failed is opened again, also if that fails at first. Processes find the device at
 // the same place.
 func TestKeepServing(t *testing.T) {
-	dir, err := os.MkdirTemp("", "srn")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := testkit.SocketDir(t)
 	engines := make(chan *nic.Device, 10)
 	fails := 0
 	open := func() (*device.Server, error) {
@@ -52,12 +47,7 @@ func TestKeepServing(t *testing.T) {
 		keepServing(first, stop, open, slog.New(slog.DiscardHandler))
 	}()
 	for range 2 {
-		var d *nic.Device
-		select {
-		case d = <-engines:
-		case <-time.After(5 * time.Minute):
-			t.Fatal("the engine is not opened again")
-		}
+		d := testkit.Receive(t, "the engine is opened again", engines)
 		c, err := client.Open(t.Context(), "lo", client.Config{RunDir: dir})
 		if err != nil {
 			t.Fatal(err)

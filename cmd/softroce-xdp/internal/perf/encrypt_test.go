@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2/nic"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 )
@@ -44,11 +44,7 @@ func TestEncryptedRun(t *testing.T) {
 		{"another key", third, server, "is your public key known here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dev, err := nic.OpenLoopback(nic.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer dev.Close()
+			dev := devices.Loopback(t)
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 // served starts a server without a device, which lends no memory, and returns its
@@ -25,14 +27,7 @@ func served(t *testing.T) string {
 	go func() { ended <- Serve(ctx, l, nil, 0, nil, slog.New(slog.NewTextHandler(io.Discard, nil))) }()
 	t.Cleanup(func() {
 		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(5 * time.Minute):
-			t.Error("the server goes on after its context has ended")
-		}
+		testkit.Must(t, testkit.Receive(t, "the server ends after its context", ended))
 	})
 	return l.Addr().String()
 }

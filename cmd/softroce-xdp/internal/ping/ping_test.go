@@ -62,8 +62,7 @@ func (p *place) count(text string) int {
 
 func newPlace(t *testing.T) (context.Context, *place) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	dev := testkit.Must1(cmpeer.Open(cmpeer.Config{CM: cm.Config{ResponseTimeout: 8, Retries: 15, Timewait: 10 * time.Millisecond}}))(t)
 	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
 	return ctx, &place{dev: dev}
