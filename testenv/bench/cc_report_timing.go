@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // cost is what one run took of a CPU.
@@ -26,10 +26,10 @@ func (o *ccReportOptions) timed(ctx context.Context, jobs []experiment.Job) (res
 	var costs []cost
 	for i, j := range jobs {
 		says := o.says(jobs[i : i+1])
-		begin, built := cpuTime(), time.Duration(0)
+		begin, built := compare.CPU(), time.Duration(0)
 		r, err := o.runAll(ctx, jobs[i:i+1], 1, func(job int, share float64) {
 			if share == 0 {
-				built = cpuTime()
+				built = compare.CPU()
 			}
 			says(job, share)
 		})
@@ -37,7 +37,7 @@ func (o *ccReportOptions) timed(ctx context.Context, jobs []experiment.Job) (res
 			return nil, "", err
 		}
 		results = append(results, r...)
-		costs = append(costs, cost{r[0].Cost, j.Scheme.Label, j.Scenario.Topology.Size(), built - begin, cpuTime() - built})
+		costs = append(costs, cost{r[0].Cost, j.Scheme.Label, j.Scenario.Topology.Size(), built - begin, compare.CPU() - built})
 	}
 	return results, costTable(costs), nil
 }
@@ -69,13 +69,3 @@ packets. Set-up is the network and the flows with their ways, before the first p
 func (c *cost) perLink(d time.Duration) float64 { return float64(d) / float64(max(1, c.Hops)) }
 
 func against(v, first float64, hosts int) string { return fmt.Sprintf("%.2f of %d", v/first, hosts) }
-
-// cpuTime is what this process has used: unlike the clock on the wall it does not
-// count what others do on this machine.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		panic(err) // cannot fail with these arguments
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}

@@ -100,7 +100,7 @@ const gbit = 1e9 / 8 // bytes a second
 
 // rawLoop measures raw AF_XDP.
 func rawLoop(ctx context.Context, w *world, pmtu rocev2.PMTU, frame int, length time.Duration, data bool) (p passed, err error) {
-	cpu := processCPU()
+	cpu := compare.CPU()
 	l, err := Loop(ctx, w.ends, LoopSpec{Size: frame, Duration: length, Data: data})
 	if err != nil {
 		return p, err
@@ -109,7 +109,7 @@ func rawLoop(ctx context.Context, w *world, pmtu rocev2.PMTU, frame int, length 
 		return p, fmt.Errorf("the raw loop lost %d of %d", l.Sent-l.Received, l.Sent)
 	}
 	kilobytes := float64(l.Received) * float64(pmtu.Bytes()) / 1e3
-	return passed{frames: l.Bytes / gbit, data: l.PPS * float64(pmtu.Bytes()) / gbit, cpu: float64(processCPU()-cpu) / kilobytes}, nil
+	return passed{frames: l.Bytes / gbit, data: l.PPS * float64(pmtu.Bytes()) / gbit, cpu: float64(compare.CPU()-cpu) / kilobytes}, nil
 }
 
 // measureGoodput measures an operation on a fresh queue pair.

@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/pprof"
 	"slices"
 	"time"
 
@@ -85,25 +83,17 @@ func run(ctx context.Context, c config, profile string) (err error) {
 	if c.bin, err = filepath.Abs(c.bin); err != nil {
 		return err
 	}
-	// Both hosts and what drives them live in this process, and threads of theirs
-	// spend time in system calls.
-	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
+	compare.HostsInProcess()
 	w, err := newWorld(c.bin)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	if profile != "" {
-		f, err := os.Create(profile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer f.Close()
-		defer pprof.StopCPUProfile()
+	stop, err := compare.Profile(profile)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, stop()) }()
 	r := compare.NewReport(os.Stdout)
 	for _, s := range sections {
 		if len(c.only) != 0 && !slices.Contains(c.only, s.name) {

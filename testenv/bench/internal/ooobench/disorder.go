@@ -13,8 +13,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/pprof"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,25 +100,17 @@ func disorderCompare(ctx context.Context, c disorderConfig) (err error) {
 	if c.bin, err = filepath.Abs(c.bin); err != nil {
 		return err
 	}
-	// Both hosts, the box and what drives them live in this process, and threads of theirs spend time in
-	// system calls.
-	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
+	compare.HostsInProcess()
 	n, err := newNetwork(c, 1)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.close()) }()
-	if c.profile != "" {
-		f, err := os.Create(c.profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	stop, err := compare.Profile(c.profile)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, stop()) }()
 	report := compare.NewReport(os.Stdout)
 	var rows []disorderRow
 	for _, loss := range c.losses {

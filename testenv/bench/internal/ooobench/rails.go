@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,8 +74,7 @@ func railsRun(ctx context.Context, c railsConfig) (err error) {
 	if c.bin, err = filepath.Abs(c.bin); err != nil {
 		return err
 	}
-	// Both hosts and what drives them live in this process, and threads of theirs spend time in system calls.
-	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
+	compare.HostsInProcess()
 	rails, closeAll, err := newRails(c)
 	defer func() { err = errors.Join(err, closeAll()) }()
 	if err != nil {
