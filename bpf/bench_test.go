@@ -15,7 +15,7 @@ import (
 func BenchmarkDataPlane(b *testing.B) {
 	requireRoot(b)
 	for b.Loop() {
-		rows, err := xdpbench.Run(31)
+		rows, err := xdpbench.Run(b.Context(), 31)
 		if err != nil {
 			b.Fatal(err)
 		}

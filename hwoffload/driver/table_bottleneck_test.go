@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/rtl"
-	"github.com/softroce/softroce-xdp/testenv/bench/carddemo"
+	"github.com/softroce/softroce-xdp/hwoffload/vectors"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -41,7 +41,7 @@ func TestBottleneckRTL(t *testing.T) {
 // The rate of the destination behind the bottleneck follows it, without a queue that lasts, and
 // the destination behind another port keeps the whole link (S1.6, S1.9). ticks is how many
 // evaluations each phase takes.
-func testBottleneck(t *testing.T, m carddemo.Card, setClock func(now uint64), ticks int) {
+func testBottleneck(t *testing.T, m vectors.ClockedCard, setClock func(now uint64), ticks int) {
 	now := uint64(time.Hour)
 	setClock(now)
 	tab := openTable(t, m)
@@ -57,8 +57,8 @@ func testBottleneck(t *testing.T, m carddemo.Card, setClock func(now uint64), ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow, fast := &carddemo.Path{Node: 2, Capacity: 10e9, Token: token}, &carddemo.Path{Node: 3, Capacity: 200e9, Token: token}
-	for _, p := range []*carddemo.Path{slow, fast} {
+	slow, fast := &vectors.Path{Node: 2, Capacity: 10e9, Token: token}, &vectors.Path{Node: 3, Capacity: 200e9, Token: token}
+	for _, p := range []*vectors.Path{slow, fast} {
 		d := regs.DestOf(m, p.Node-1)
 		d.SetRxToken(token)
 		if d.Node() != uint32(p.Node) || d.RateBps() != 100e9 {

@@ -3,7 +3,8 @@
 // Package vectors has streams of events for one entry of the destination table: packets that arrive
 // and evaluations of the policy. Internal to this project. Each implementation of the table replays
 // them, and has the same registers after every event. The implementations are the model of the card
-// (package card) and the programs of the data plane (a test of package bpf).
+// (package card) and the programs of the data plane (a test of package bpf). Path is traffic for the policy of such a
+// table: through a bottleneck, with the feedback of a receiver.
 package vectors
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench measures the product, and shows it at work. `bench --help` lists
-// its subcommands; package status has the exit statuses. Most need root, as they
+// its subcommands; package compare has the exit statuses. Most need root, as they
 // create network namespaces.
 package main
 
@@ -10,17 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/carddemo"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/ccreport"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/netbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/ooobench"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/poolbench"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/bench/xdpbench"
 )
 
-func main() { os.Exit(status.Run(newRoot())) }
+func main() { os.Exit(compare.Run(newRoot())) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -29,9 +26,11 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		carddemo.Command(), ccreport.Command(), netbench.DemoCommand(), ooobench.DisorderCommand(), netbench.ForwardCommand(), nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(), ooobench.VirtualCommand(),
-		pacerCommand(), poolbench.Command(), poolbench.WorkerCommand(), poolbench.DemoCommand(), ooobench.RailsCommand(),
-		netbench.LoadCommand(), netbench.RxeCommand(), sweepCommand(), netbench.TCPCommand(), xdpbench.Command(), xskCommand(),
+		cardDemoCommand(), ccReportCommand(), pacerCommand(), xskCommand(), xdpbench.Command(),
+		netbench.DemoCommand(), netbench.ForwardCommand(), netbench.LoadCommand(), netbench.PoolCommand(), netbench.PoolDemoCommand(),
+		netbench.PoolWorkerCommand(), netbench.RxeCommand(), netbench.SweepCommand(), netbench.TCPCommand(),
+		nicbench.Command(), nicbench.ClientCommand(), nicbench.PeerCommand(),
+		ooobench.DisorderCommand(), ooobench.RailsCommand(), ooobench.VirtualCommand(),
 	)
 	return root
 }

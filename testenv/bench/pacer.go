@@ -4,14 +4,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/internal/quantity"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/experiments/rates"
 )
 
@@ -32,7 +34,7 @@ func pacerCommand() *cobra.Command {
 				}
 				cfg.Rates = append(cfg.Rates, bps)
 			}
-			return status.Verdict(measurePacers(cmd.Context(), cfg, names))
+			return compare.Failure(measurePacers(cmd.Context(), cfg, names))
 		},
 	}
 	f := cmd.Flags()
@@ -45,13 +47,16 @@ func pacerCommand() *cobra.Command {
 	return cmd
 }
 
-func measurePacers(ctx context.Context, cfg rates.PacerConfig, names []string) (ok bool, err error) {
-	fmt.Println(rates.Head)
-	ok = true
+func measurePacers(ctx context.Context, cfg rates.PacerConfig, names []string) error {
+	report := compare.NewReport(os.Stdout)
+	report.Print("%s\n", rates.Head)
+	var goals compare.Goals
 	cfg.Note = func(r rates.PacerRow) {
-		fmt.Println(r)
-		ok = ok && r.Verdict() == nil
+		report.Print("%v\n", r)
+		err := r.Verdict()
+		goals.Expect(err == nil, "%v", err)
 	}
-	_, err = rates.RunPacers(ctx, cfg, names...)
-	return ok, err
+	_, err := rates.RunPacers(ctx, cfg, names...)
+	report.Goals(goals.Unmet())
+	return errors.Join(err, report.Err())
 }

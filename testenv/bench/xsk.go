@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/bench/nicbench"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -25,7 +25,7 @@ func xskCommand() *cobra.Command {
 		Short: "Measure raw AF_XDP over a veth pair",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			defer func() { err = status.Failure(err) }()
+			defer func() { err = compare.Failure(err) }()
 			top, err := topo.New(topo.Spec{Hosts: topo.Hosts(2)})
 			if err != nil {
 				return err

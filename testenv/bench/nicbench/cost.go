@@ -9,65 +9,73 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
+// messages are those of one measurement.
+type messages struct {
+	rate float64 // 1000 a second
+	cpu  float64 // ns of each
+}
+
 // messageRate is how many small messages get through.
-func messageRate(_ context.Context, w *world, c config, r *report) error {
+func messageRate(ctx context.Context, w *world, c config, r *compare.Report) error {
 	counts := []int{1, 16}
-	rates, cpu := make([][]float64, len(counts)), make([][]float64, len(counts))
-	err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) error {
-		for range c.rounds {
-			for i, qps := range counts {
+	var runs []compare.Runs[messages]
+	err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) (err error) {
+		var all []compare.Candidate[messages]
+		for _, qps := range counts {
+			all = append(all, compare.Candidate[messages]{Name: fmt.Sprintf("%d queue pairs", qps), Measure: func(context.Context) (m messages, err error) {
 				p, err := newPair(devs, w.addrs, pairSpec{qps: qps, depth: 256 / qps, memory: 1 << 16, pmtu: rocev2.PMTU1024})
 				if err != nil {
-					return err
+					return m, err
 				}
 				f, err := p.run(stream{op: verbs.OpWrite, size: 64, under: 256}, c.each/4, c.each, nil, nil)
 				if err != nil {
-					return err
+					return m, err
 				}
-				rates[i] = append(rates[i], f.perSecond()/1e3)
-				cpu[i] = append(cpu[i], float64(f.cpu)/float64(f.messages))
-				if err := p.close(); err != nil {
-					return err
-				}
-			}
+				return messages{f.perSecond() / 1e3, float64(f.cpu) / float64(f.messages)}, p.close()
+			}})
 		}
-		return nil
+		runs, err = compare.Turns(ctx, c.rounds, all...)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	r.table("Message rate, WRITE of 64 B, 256 outstanding", "QUEUE PAIRS\t1000 MESSAGES/S\tMIN TO MAX\tCPU NS A MESSAGE\t")
+	t := r.Titled("Message rate, WRITE of 64 B, 256 outstanding", "QUEUE PAIRS\t1000 MESSAGES/S\tMIN TO MAX\tCPU NS A MESSAGE\t")
 	for i, qps := range counts {
-		r.row("%d\t%.0f\t%s\t%.0f", qps, status.Median(rates[i]), span(rates[i], "%.0f"), status.Median(cpu[i]))
+		rate := runs[i].Series(func(m messages) float64 { return m.rate })
+		t.Row("%d\t%.0f\t%s\t%.0f", qps, rate.Median(), rate.Span("%.0f"), runs[i].Series(func(m messages) float64 { return m.cpu }).Median())
 	}
-	r.end()
+	t.End()
 	return nil
 }
 
 // Targets of many queue pairs.
-const (
-	flatTarget = 1.15    // time of a message with many, everybody spinning, over that with one
-	idleTarget = 4 << 10 // bytes of a connected queue pair without work
+var (
+	flatTarget = compare.AtMost(1.15, "%.2f")  // time of a message with many, everybody spinning, over that with one
+	idleTarget = compare.AtMost(4<<10, "%.0f") // bytes of a connected queue pair without work
 )
+
+// messageTimes are us of a message, the only one outstanding and one of 64.
+type messageTimes struct{ single, bulk float64 }
 
 // manyQPs has 1, 100 and 10 000 connected queue pairs: first what they take up, then
 // what messages cost that go over one after the other.
-func manyQPs(_ context.Context, w *world, c config, r *report) error {
+func manyQPs(ctx context.Context, w *world, c config, r *compare.Report) error {
 	counts := []int{1, 100, 10_000}
 	spec := pairSpec{depth: 128, memory: 1 << 16, pmtu: rocev2.PMTU1024, cq: 1 << 10}
-	single, bulk := make([][]float64, len(counts)), make([][]float64, len(counts))
+	var runs []compare.Runs[messageTimes]
 	var idle memory
-	err := w.withEngines(nic.Options{Spin: time.Hour}, func(devs [2]*nic.Device) error {
+	err := w.withEngines(nic.Options{Spin: time.Hour}, func(devs [2]*nic.Device) (err error) {
+		var all []compare.Candidate[messageTimes]
 		var pairs []*pair
 		for _, n := range counts {
 			p, err := newPair(devs, w.addrs, spec)
@@ -82,50 +90,51 @@ func manyQPs(_ context.Context, w *world, c config, r *report) error {
 				}
 			}
 			idle = memoryNow().less(before).per(2 * n)
+			all = append(all, compare.Candidate[messageTimes]{Name: fmt.Sprintf("%d queue pairs", n), Measure: func(context.Context) (messageTimes, error) {
+				return p.times(c.each)
+			}})
 		}
-		for range c.rounds {
-			for i, p := range pairs {
-				// All of them once, so that what only the first message needs is there.
-				if _, err := p.run(stream{op: verbs.OpWrite, size: 64, under: 64}, 0, c.each, nil, nil); err != nil {
-					return err
-				}
-				all, err := p.roundTrips(verbs.OpWrite, 64, c.each, true)
-				if err != nil {
-					return err
-				}
-				slices.Sort(all)
-				single[i] = append(single[i], us(all[len(all)/2]))
-				f, err := p.run(stream{op: verbs.OpWrite, size: 64, under: 64}, c.each/4, c.each, nil, nil)
-				if err != nil {
-					return err
-				}
-				bulk[i] = append(bulk[i], 1e6/f.perSecond())
-			}
-		}
-		var errs []error
+		runs, err = compare.Turns(ctx, c.rounds, all...)
 		for _, p := range pairs {
-			errs = append(errs, p.close())
+			err = errors.Join(err, p.close())
 		}
-		return errors.Join(errs...)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	r.table("Cost of connected queue pairs, WRITE of 64 B over one after the other, everybody spinning",
+	t := r.Titled("Cost of connected queue pairs, WRITE of 64 B over one after the other, everybody spinning",
 		"QUEUE PAIRS\tP50 US, ONE OUTSTANDING\tMIN TO MAX\tOVER THE FIRST\tTARGET\t\tUS A MESSAGE, 64 OUTSTANDING\tMIN TO MAX\t")
-	r.limit(single[0])
+	single := func(i int) compare.Series { return runs[i].Series(func(m messageTimes) float64 { return m.single }) }
+	t.Reference(single(0))
 	for i, n := range counts {
-		over, verdict := status.Median(ratios(single[i], single[0])), none
+		over, verdict := single(i).Over(single(0)), compare.None
 		if i > 0 {
-			verdict = r.atMost(over, flatTarget, "%.2f")
+			verdict = t.Median(flatTarget, over)
 		}
-		r.row("%d\t%.2f\t%s\t%.3f\t%s\t%.2f\t%s", n, status.Median(single[i]), span(single[i], "%.2f"), over, verdict, status.Median(bulk[i]), span(bulk[i], "%.2f"))
+		bulk := runs[i].Series(func(m messageTimes) float64 { return m.bulk })
+		t.Row("%d\t%.2f\t%s\t%.3f\t%s\t%.2f\t%s", n, single(i).Median(), single(i).Span("%.2f"), over.Median(), verdict, bulk.Median(), bulk.Span("%.2f"))
 	}
-	r.end("With 64 outstanding on one queue pair one ACK serves many messages, on 64 queue pairs each has its own: no target there.")
-	r.table("Memory of an idle connected queue pair", "BYTES\tGO'S HEAP\tRESIDENT IN ALL\tTARGET\t\t")
-	r.row("\t%.0f\t%.0f\t%s", idle.heap, idle.resident, r.atMost(max(idle.heap, idle.resident), idleTarget, "%.0f"))
-	r.end()
+	t.End("With 64 outstanding on one queue pair one ACK serves many messages, on 64 queue pairs each has its own: no target there.")
+	t = r.Titled("Memory of an idle connected queue pair", "BYTES\tGO'S HEAP\tRESIDENT IN ALL\tTARGET\t\t")
+	t.Row("\t%.0f\t%.0f\t%s", idle.heap, idle.resident, t.Judge(idleTarget, max(idle.heap, idle.resident), nil))
+	t.End()
 	return nil
+}
+
+// times measures messages over one queue pair after the other.
+func (p *pair) times(length time.Duration) (m messageTimes, err error) {
+	s := stream{op: verbs.OpWrite, size: 64, under: 64}
+	// All of them once, so that what only the first message needs is there.
+	if _, err := p.run(s, 0, length, nil, nil); err != nil {
+		return m, err
+	}
+	all, err := p.roundTrips(verbs.OpWrite, 64, length, true)
+	if err != nil {
+		return m, err
+	}
+	f, err := p.run(s, length/4, length, nil, nil)
+	return messageTimes{tripsOf(all).p50, 1e6 / f.perSecond()}, err
 }
 
 // memory is what the process takes up, in bytes.
@@ -159,26 +168,24 @@ func resident() float64 {
 	return 0
 }
 
+// allocationTarget is the most allocations for one packet.
+var allocationTarget = compare.AtMost(0.001, "%.3f")
+
 // allocations fails if packets cost memory in steady state. The median of some windows
 // counts: what a loss needs for the first time, such as slots for out-of-order packets,
 // is allocated when it happens.
-func allocations(_ context.Context, w *world, c config, r *report) error {
-	const target, windows = 0.001, 3
-	type result struct {
-		name              string
-		packets           uint64
-		allocs, perPacket []float64
-	}
-	var all []*result
+func allocations(_ context.Context, w *world, c config, r *compare.Report) error {
+	const windows = 3
+	t := r.Titled("Allocations in steady state, both hosts", "8 KB MESSAGES\tPACKETS\tALLOCATIONS\tPER PACKET\tTARGET\t\t")
 	err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) error {
 		for _, o := range operations {
 			p, err := newPair(devs, w.addrs, pairSpec{qps: 1, depth: 64, memory: 1 << 20, pmtu: rocev2.PMTU1024})
 			if err != nil {
 				return err
 			}
-			x := &result{name: o.name}
-			all = append(all, x)
 			sent := func() uint64 { return counters(devs[0])["sent_pkts"] + counters(devs[1])["sent_pkts"] }
+			var packets uint64
+			var allocs, perPacket compare.Series
 			for range windows {
 				var a, b runtime.MemStats
 				var from, to uint64
@@ -188,24 +195,18 @@ func allocations(_ context.Context, w *world, c config, r *report) error {
 				if err != nil {
 					return err
 				}
-				allocs := float64(b.Mallocs - a.Mallocs)
-				x.packets += to - from
-				x.allocs, x.perPacket = append(x.allocs, allocs), append(x.perPacket, allocs/float64(to-from))
+				n := float64(b.Mallocs - a.Mallocs)
+				packets += to - from
+				allocs, perPacket = append(allocs, n), append(perPacket, n/float64(to-from))
 			}
 			if err := p.close(); err != nil {
 				return err
 			}
+			per := perPacket.Median()
+			t.Row("%s\t%d\t%s\t%.5f\t%s", o.name, packets, allocs.Span("%.0f"), per, t.Judge(allocationTarget, per, nil))
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	r.table("Allocations in steady state, both hosts", "8 KB MESSAGES\tPACKETS\tALLOCATIONS\tPER PACKET\tTARGET\t\t")
-	for _, x := range all {
-		per := status.Median(x.perPacket)
-		r.row("%s\t%d\t%s\t%.5f\t%s", x.name, x.packets, span(x.allocs, "%.0f"), per, r.atMost(per, target, "%.3f"))
-	}
-	r.end()
-	return nil
+	t.End()
+	return err
 }

@@ -6,20 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // Targets of the device that an agent serves.
-const (
-	serverTarget = 0.85 // of the goodput of an engine in the same process
-	ringsTarget  = 1.5  // us from work request to completion, both sides polling
+var (
+	serverTarget = compare.AtLeast(0.85, "%.2f") // of the goodput of an engine in the same process
+	ringsTarget  = compare.AtMost(1.5, "%.1f")   // us from work request to completion, both sides polling
 )
 
 // withServers has the agents of both hosts serve a device on the cable, and takes them back after f.
@@ -55,77 +54,81 @@ func openClients(ctx context.Context, dirs [2]string) (devs [2]*client.Device, c
 	return devs, closeAll, nil
 }
 
-// serverRow is one size, by the agents and by engines in this process.
-type serverRow struct {
-	size        int
-	server, own []float64 // bytes a second
-	two         []float64 // rates by engines of two processes
+// serverSizes are the bytes of messages.
+var serverSizes = []int{4 << 10, 64 << 10, 1 << 20}
+
+// served is what a kind of device has carried.
+type served struct {
+	goodput []float64 // Gbit/s of each of serverSizes
+	loop    float64   // us from work request to completion on one host
 }
 
-// throughDevice compares the device that agents serve with engines in this process.
-func throughDevice(ctx context.Context, w *world, c config, r *report) error {
-	rows := []*serverRow{{size: 4 << 10}, {size: 64 << 10}, {size: 1 << 20}}
-	var rings, loops []float64
-	for range c.rounds {
-		err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) error {
-			for _, x := range rows {
-				v, err := streamOf(devs, w, x.size, c.each)
+// throughDevice compares the device that agents serve with engines in this process, and with one in this and one in
+// another process.
+func throughDevice(ctx context.Context, w *world, c config, r *compare.Report) error {
+	runs, err := compare.Turns(ctx, c.rounds,
+		compare.Candidate[served]{Name: "engines in one process", Measure: func(context.Context) (s served, err error) {
+			err = w.withEngines(nic.Options{}, func(devs [2]*nic.Device) error { return serve(&s, devs, w, c) })
+			return s, err
+		}},
+		compare.Candidate[served]{Name: "engines in two processes", Measure: func(context.Context) (s served, err error) {
+			err = w.withTwoProcesses(func(dev *nic.Device, p *peer) error {
+				for _, size := range serverSizes {
+					v, err := p.stream(w, dev, size, c.each)
+					if err != nil {
+						return err
+					}
+					s.goodput = append(s.goodput, v/gbit)
+				}
+				return nil
+			})
+			return s, err
+		}},
+		compare.Candidate[served]{Name: "device of an agent", Measure: func(ctx context.Context) (s served, err error) {
+			err = w.withServers(func() error {
+				devs, closeAll, err := w.clients(ctx)
 				if err != nil {
 					return err
 				}
-				x.own = append(x.own, v)
-			}
-			return loopTrips(devs[0], w, c.each, &loops)
-		})
-		if err != nil {
-			return err
-		}
-		err = w.withTwoProcesses(func(dev *nic.Device, p *peer) error {
-			for _, x := range rows {
-				v, err := p.stream(w, dev, x.size, c.each)
-				if err != nil {
-					return err
-				}
-				x.two = append(x.two, v)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		err = w.withServers(func() error {
-			devs, closeAll, err := w.clients(ctx)
-			if err != nil {
-				return err
-			}
-			for _, x := range rows {
-				v, err := streamOf(devs, w, x.size, c.each)
-				if err != nil {
-					return errors.Join(err, closeAll())
-				}
-				x.server = append(x.server, v)
-			}
-			return errors.Join(loopTrips(devs[0], w, c.each, &rings), closeAll())
-		})
-		if err != nil {
-			return err
-		}
+				return errors.Join(serve(&s, devs, w, c), closeAll())
+			})
+			return s, err
+		}},
+	)
+	if err != nil {
+		return err
 	}
-	r.table("Device that an agent serves, WRITE", "ON THE VETH PAIR\tGBIT/S\tENGINES IN ONE PROCESS\tSHARE\tTARGET\t\tIN TWO PROCESSES\tSHARE")
-	for _, x := range rows {
-		share := status.Median(ratios(x.server, x.own))
-		r.row("%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f", bytes(x.size), status.Median(x.server)*8/1e9, status.Median(x.own)*8/1e9, share, r.atLeast(share, serverTarget, "%.2f"),
-			status.Median(x.two)*8/1e9, status.Median(ratios(x.server, x.two)))
+	t := r.Titled("Device that an agent serves, WRITE", "ON THE VETH PAIR\tGBIT/S\tENGINES IN ONE PROCESS\tSHARE\tTARGET\t\tIN TWO PROCESSES\tSHARE\t")
+	for i, size := range serverSizes {
+		goodput := func(s served) float64 { return s.goodput[i] }
+		own, two, server := runs[0].Series(goodput), runs[1].Series(goodput), runs[2].Series(goodput)
+		share := server.Over(own)
+		t.Row("%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f", bytes(size), server.Median(), own.Median(), share.Median(), t.Median(serverTarget, share),
+			two.Median(), server.Over(two).Median())
 	}
-	r.end(
+	t.End(
 		"Both agents are processes of their own, of niceness -10 as always. An engine in this process, of this process's",
 		"niceness, serves both hosts, or only one of them and another process the other one.",
 	)
-	r.table("From work request to completion on one host, 8 bytes, polling", "BY\tP50 US\tMIN TO MAX\tTARGET\t\t")
-	r.row("rings\t%.2f\t%s\t%s", status.Median(rings), span(rings, "%.2f"), r.atMost(status.Median(rings), ringsTarget, "%.1f"))
-	r.row("engine in the process\t%.2f\t%s\t%s", status.Median(loops), span(loops, "%.2f"), none)
-	r.end()
+	t = r.Titled("From work request to completion on one host, 8 bytes, polling", "BY\tP50 US\tMIN TO MAX\tTARGET\t\t")
+	loop := func(s served) float64 { return s.loop }
+	own, rings := runs[0].Series(loop), runs[2].Series(loop)
+	t.Row("rings\t%.2f\t%s\t%s", rings.Median(), rings.Span("%.2f"), t.Median(ringsTarget, rings))
+	t.Row("engine in the process\t%.2f\t%s\t%s", own.Median(), own.Span("%.2f"), compare.None)
+	t.End()
 	return nil
+}
+
+// serve measures devices of this process.
+func serve[D verbs.Device](s *served, devs [2]D, w *world, c config) error {
+	for _, size := range serverSizes {
+		v, err := streamOf(devs, w, size, c.each)
+		if err != nil {
+			return err
+		}
+		s.goodput = append(s.goodput, v/gbit)
+	}
+	return loopTrips(devs[0], w, c.each, &s.loop)
 }
 
 // streamOf measures WRITEs of a size, in bytes a second.
@@ -139,9 +142,9 @@ func streamOf[D verbs.Device](devs [2]D, w *world, size int, length time.Duratio
 	return f.perSecond() * float64(size), errors.Join(err, p.close())
 }
 
-// loopTrips adds the median of the times from work request to completion between two queue pairs of
-// one device.
-func loopTrips[D verbs.Device](d D, w *world, length time.Duration, to *[]float64) error {
+// loopTrips measures the median of the times from work request to completion between two queue pairs of
+// one device, in us.
+func loopTrips[D verbs.Device](d D, w *world, length time.Duration, to *float64) error {
 	addrs := w.addrs
 	addrs[1] = addrs[0]
 	p, err := newPair([2]D{d, d}, addrs, pairSpec{qps: 1, depth: 4, memory: 4096, pmtu: rocev2.PMTU1024})
@@ -155,7 +158,6 @@ func loopTrips[D verbs.Device](d D, w *world, length time.Duration, to *[]float6
 	if len(all) == 0 {
 		return fmt.Errorf("no message completed in %v", length)
 	}
-	slices.Sort(all)
-	*to = append(*to, float64(all[len(all)/2])/1e3)
+	*to = tripsOf(all).p50
 	return nil
 }

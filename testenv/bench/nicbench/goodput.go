@@ -11,12 +11,12 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // goodputTarget is the share of the bytes a second that must be left of raw AF_XDP with a copy of the
 // data and an ICRC at both ends.
-const goodputTarget = 0.90
+var goodputTarget = compare.AtLeast(0.90, "%.2f")
 
 var operations = []struct {
 	name string
@@ -30,126 +30,117 @@ const overhead = 14 + 20 + rocev2.MinUDPLen + rocev2.StampLen
 // bytesInFlight is how many bytes are in flight at once, in messages of at least two.
 const bytesInFlight = 1 << 20
 
-// stage is one row of the goodput table.
-type stage struct {
-	name         string
-	op           verbs.Op
-	size         int
-	frames, data []float64 // bytes a second, round by round
-	shares       []float64 // shares of the limit right before and after
-	cpu          []float64 // ns a KB of data
-	again        uint64
+// passed is what got through in one measurement.
+type passed struct {
+	frames, data float64 // Gbit/s of Ethernet frames, and of messages
+	cpu          float64 // ns a KB of data
+	again        uint64  // packets sent again
 }
 
 // goodput compares what gets through: the engine's operations, and raw AF_XDP with
 // frames as long as theirs. What this machine can do changes from second to second:
 // the limit, raw AF_XDP with a copy of the data and an ICRC at both ends, is measured before
 // and after each operation, on the same interfaces without the product.
-func goodput(ctx context.Context, w *world, c config, r *report) error {
+func goodput(ctx context.Context, w *world, c config, r *compare.Report) error {
 	for _, pmtu := range []rocev2.PMTU{rocev2.PMTU2048, rocev2.PMTU4096} {
 		frame := overhead + pmtu.Bytes()
-		raw := &stage{name: fmt.Sprintf("raw AF_XDP, frames of %d", frame)}
-		var all []*stage
+		limit := compare.Candidate[passed]{Name: "  and copy and ICRC at both ends", Measure: func(ctx context.Context) (passed, error) {
+			return rawLoop(ctx, w, pmtu, frame, c.each, true)
+		}}
+		all := []compare.Candidate[passed]{{Name: fmt.Sprintf("raw AF_XDP, frames of %d", frame), Measure: func(ctx context.Context) (passed, error) {
+			return rawLoop(ctx, w, pmtu, frame, c.each, false)
+		}}}
 		for _, o := range operations {
 			for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
-				s := &stage{name: fmt.Sprintf("%s of %s", o.name, bytes(size)), op: o.op, size: size}
-				if strings.Contains(s.name, c.match) {
-					all = append(all, s)
+				name := fmt.Sprintf("%s of %s", o.name, bytes(size))
+				if !strings.Contains(name, c.match) {
+					continue
 				}
+				all = append(all, compare.Candidate[passed]{Name: name, Measure: func(context.Context) (p passed, err error) {
+					err = w.withEngines(nic.Options{}, func(devs [2]*nic.Device) (err error) {
+						p, err = measureGoodput(devs, w, pmtu, o.op, size, c.each)
+						return err
+					})
+					return p, err
+				}})
 			}
 		}
-		base := &stage{name: "  and copy and ICRC at both ends"}
-		limit := func() (bytes float64, err error) { return base.limit(ctx, w, pmtu, frame, c.each, true) }
-		for range c.rounds {
-			if _, err := raw.limit(ctx, w, pmtu, frame, c.each, false); err != nil {
-				return err
+		got, err := compare.Refer(ctx, c.rounds, limit, all...)
+		if err != nil {
+			return err
+		}
+		frames := func(p passed) float64 { return p.frames }
+		t := r.Titled(fmt.Sprintf("Goodput, PMTU %d", pmtu.Bytes()), "ON THE VETH PAIR\tGOODPUT GBIT/S\tFRAMES GBIT/S\tMIN TO MAX\tCPU NS/KB\tSENT AGAIN\tOF THE LIMIT\tTARGET\t\t")
+		t.Reference(got.Reference.Series(frames))
+		row := func(name string, runs compare.Runs[passed], share float64, verdict string) {
+			again := uint64(0)
+			for _, p := range runs {
+				again += p.again
 			}
-			before, err := limit()
-			if err != nil {
-				return err
+			f := runs.Series(frames)
+			t.Row("%s\t%.2f\t%.2f\t%s\t%.0f\t%d\t%.3f\t%s", name, runs.Series(func(p passed) float64 { return p.data }).Median(), f.Median(), f.Span("%.2f"),
+				runs.Series(func(p passed) float64 { return p.cpu }).Median(), again, share, verdict)
+		}
+		for i, x := range all {
+			shares, verdict := got.Shares(i, frames), compare.None
+			if i > 0 {
+				verdict = t.Median(goodputTarget, shares)
 			}
-			for _, s := range all {
-				err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) error { return s.measure(devs, w, pmtu, c.each) })
-				if err != nil {
-					return fmt.Errorf("%s: %w", s.name, err)
-				}
-				after, err := limit()
-				if err != nil {
-					return err
-				}
-				s.shares = append(s.shares, s.frames[len(s.frames)-1]/((before+after)/2))
-				before = after
+			row(x.Name, got.Runs[i], shares.Median(), verdict)
+			if i == 0 {
+				row(limit.Name, got.Reference, 1, compare.None)
 			}
 		}
-		r.table(fmt.Sprintf("Goodput, PMTU %d", pmtu.Bytes()), "ON THE VETH PAIR\tGOODPUT GBIT/S\tFRAMES GBIT/S\tMIN TO MAX\tCPU NS/KB\tSENT AGAIN\tOF THE LIMIT\tTARGET\t\t")
-		r.limit(base.frames)
-		for _, s := range append([]*stage{raw, base}, all...) {
-			share, verdict := status.Median(s.frames)/status.Median(base.frames), none
-			if len(s.shares) > 0 {
-				share = status.Median(s.shares)
-				verdict = r.atLeast(share, goodputTarget, "%.2f")
-			}
-			r.row("%s\t%.2f\t%.2f\t%s\t%.0f\t%d\t%.3f\t%s", s.name, status.Median(s.data)*8/1e9, status.Median(s.frames)*8/1e9,
-				span(s.frames8(), "%.2f"), status.Median(s.cpu), s.again, share, verdict)
-		}
-		r.end("Shares compare bytes of Ethernet frames that arrived (ACKs do not count) with the mean of the limit, raw AF_XDP with copy and ICRC, right before and right after; the median of the rounds'.")
+		t.End("Shares compare bytes of Ethernet frames that arrived (ACKs do not count) with the mean of the limit, raw AF_XDP with copy and ICRC, right before and right after; the median of the rounds'.")
 	}
 	return nil
 }
 
-// limit is raw AF_XDP for one more time.
-func (s *stage) limit(ctx context.Context, w *world, pmtu rocev2.PMTU, frame int, length time.Duration, data bool) (bytes float64, err error) {
-	cpu := processCPU()
+const gbit = 1e9 / 8 // bytes a second
+
+// rawLoop measures raw AF_XDP.
+func rawLoop(ctx context.Context, w *world, pmtu rocev2.PMTU, frame int, length time.Duration, data bool) (p passed, err error) {
+	cpu := compare.CPU()
 	l, err := Loop(ctx, w.ends, LoopSpec{Size: frame, Duration: length, Data: data})
 	if err != nil {
-		return 0, err
+		return p, err
 	}
 	if l.Sent != l.Received {
-		return 0, fmt.Errorf("the raw loop lost %d of %d", l.Sent-l.Received, l.Sent)
+		return p, fmt.Errorf("the raw loop lost %d of %d", l.Sent-l.Received, l.Sent)
 	}
-	s.frames, s.data = append(s.frames, l.Bytes), append(s.data, l.PPS*float64(pmtu.Bytes()))
-	s.cpu = append(s.cpu, float64(processCPU()-cpu)/(float64(l.Received)*float64(pmtu.Bytes())/1e3))
-	return l.Bytes, nil
+	kilobytes := float64(l.Received) * float64(pmtu.Bytes()) / 1e3
+	return passed{frames: l.Bytes / gbit, data: l.PPS * float64(pmtu.Bytes()) / gbit, cpu: float64(compare.CPU()-cpu) / kilobytes}, nil
 }
 
-func (s *stage) frames8() []float64 {
-	out := make([]float64, len(s.frames))
-	for i, v := range s.frames {
-		out[i] = v * 8 / 1e9
-	}
-	return out
-}
-
-// measure runs the stage once on a fresh queue pair.
-func (s *stage) measure(devs [2]*nic.Device, w *world, pmtu rocev2.PMTU, length time.Duration) error {
-	under := max(2, bytesInFlight/s.size)
+// measureGoodput measures an operation on a fresh queue pair.
+func measureGoodput(devs [2]*nic.Device, w *world, pmtu rocev2.PMTU, op verbs.Op, size int, length time.Duration) (x passed, err error) {
+	under := max(2, bytesInFlight/size)
 	p, err := newPair(devs, w.addrs, pairSpec{qps: 1, depth: under, memory: bytesInFlight, pmtu: pmtu})
 	if err != nil {
-		return err
+		return x, err
 	}
 	before := [2]map[string]uint64{counters(devs[0]), counters(devs[1])}
-	f, err := p.run(stream{op: s.op, size: s.size, under: under}, length/4, length, nil, nil)
+	f, err := p.run(stream{op: op, size: size, under: under}, length/4, length, nil, nil)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, moved(devs, before))
+		return x, fmt.Errorf("%w\n%s", err, moved(devs, before))
 	}
-	var again, packets, stamped uint64
+	var packets, stamped uint64
 	for i, d := range devs {
 		now := counters(d)
-		again += now["tx_retransmits"] - before[i]["tx_retransmits"]
+		x.again += now["tx_retransmits"] - before[i]["tx_retransmits"]
 		packets += now["sent_pkts"] - before[i]["sent_pkts"]
 		stamped += now["tx_stamped"] - before[i]["tx_stamped"]
 	}
-	data := f.perSecond() * float64(s.size)
+	data := f.perSecond() * float64(size)
 	around := overhead - rocev2.StampLen
 	if stamped > packets/2 {
 		around = overhead
 	}
-	messagePackets := (s.size + pmtu.Bytes() - 1) / pmtu.Bytes()
-	s.data = append(s.data, data)
-	s.frames = append(s.frames, data+f.perSecond()*float64(messagePackets*around))
-	s.cpu = append(s.cpu, float64(f.cpu)/(float64(f.messages)*float64(s.size)/1e3))
-	s.again += again
-	return p.close()
+	messagePackets := (size + pmtu.Bytes() - 1) / pmtu.Bytes()
+	x.data = data / gbit
+	x.frames = (data + f.perSecond()*float64(messagePackets*around)) / gbit
+	x.cpu = float64(f.cpu) / (float64(f.messages) * float64(size) / 1e3)
+	return x, p.close()
 }
 
 // moved lists the counters that differ.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // hostile is a kind of process that costs others as much as it can. Its loop calls ready when it begins,
@@ -69,69 +69,64 @@ func spin(_ string, ready func()) error {
 	}
 }
 
+// nextTo is a measurement of the victim next to a hostile process, or alone.
+type nextTo struct {
+	rate  float64 // messages a second of the victim
+	agent float64 // percent of a core of the agent while the victim does nothing
+}
+
 // nextToHostile compares a process next to each kind of hostile process with the same next to one that
 // uses a core and not the device.
-func nextToHostile(ctx context.Context, w *world, c config, r *report) error {
+func nextToHostile(ctx context.Context, w *world, c config, r *compare.Report) error {
 	kinds := slices.DeleteFunc(hostiles()[1:], func(h hostile) bool { return !strings.Contains(h.does, c.match) })
-	got := make([]besides, len(kinds))
-	err := w.children(ctx, 1, 64<<10, 16, c.each, func(victim []*child) error {
-		for range c.rounds {
-			for i, h := range kinds {
-				if err := got[i].round(ctx, w, h.name, victim); err != nil {
-					return fmt.Errorf("next to a process that %s: %w", h.does, err)
-				}
-			}
+	var got compare.Referred[nextTo]
+	err := w.children(ctx, 1, 64<<10, 16, c.each, func(victim []*child) (err error) {
+		candidate := func(h hostile) compare.Candidate[nextTo] {
+			return compare.Candidate[nextTo]{Name: "next to a process that " + h.does, Measure: func(ctx context.Context) (nextTo, error) {
+				return withHostile(ctx, w, h.name, victim)
+			}}
 		}
-		return nil
+		all := []compare.Candidate[nextTo]{{Name: "alone", Measure: func(context.Context) (nextTo, error) {
+			v, err := together(victim)
+			if err != nil {
+				return nextTo{}, err
+			}
+			return nextTo{rate: v[0]}, nil
+		}}}
+		for _, h := range kinds {
+			all = append(all, candidate(h))
+		}
+		got, err = compare.Refer(ctx, c.rounds, candidate(hostiles()[0]), all...)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	r.table("Throughput of a client process next to a hostile one, WRITE of 64 KB", "NEXT TO A PROCESS THAT\tNEXT TO SPIN\tTARGET\t\tALONE\tSPIN OF ALONE\tAGENT")
+	rate := func(x nextTo) float64 { return x.rate }
+	alone := got.Runs[0].Series(rate)
+	t := r.Titled("Throughput of a client process next to a hostile one, WRITE of 64 KB", "NEXT TO A PROCESS THAT\tNEXT TO SPIN\tTARGET\t\tALONE\tSPIN OF ALONE\tAGENT\t")
 	for i, h := range kinds {
-		g := got[i]
-		share := status.Median(ratios(g.next, g.spinning))
-		r.row("%s\t%.2f\t%s\t%.2f\t%.2f\t%.1f %%", h.does, share, r.atLeast(share, victimTarget, "%.2f"),
-			status.Median(ratios(g.next, g.alone)), status.Median(ratios(g.spinning, g.alone)), status.Median(g.agent))
+		share := got.Shares(i+1, rate)
+		t.Row("%s\t%.2f\t%s\t%.2f\t%.2f\t%.1f %%", h.does, share.Median(), t.Median(victimTarget, share),
+			got.Runs[i+1].Series(rate).Over(alone).Median(), got.Around(i+1, rate).Over(alone).Median(),
+			got.Runs[i+1].Series(func(x nextTo) float64 { return x.agent }).Median())
 	}
-	r.end(
+	t.End(
 		"NEXT TO SPIN: of the throughput next to a process that uses a core and not the device. ALONE: of the throughput alone.",
 		"SPIN OF ALONE: throughput next to that process, of the throughput alone. AGENT: of a core, with the hostile process alone.",
 	)
 	return nil
 }
 
-// besides is what was measured with a kind of hostile process.
-type besides struct {
-	alone, spinning, next []float64 // messages a second of the victim: alone, next to the baseline, next to it
-	agent                 []float64 // percent of a core of the agent while the victim does nothing
-}
-
-// round measures the baseline right before and right after, as the speed of the machine changes.
-func (b *besides) round(ctx context.Context, w *world, kind string, victim []*child) error {
-	alone, err := together(victim)
-	if err != nil {
-		return err
-	}
-	var rates [3]float64
-	for i, k := range []string{baseline, kind, baseline} {
-		if rates[i], err = b.with(ctx, w, k, victim); err != nil {
-			return err
-		}
-	}
-	b.alone, b.spinning, b.next = append(b.alone, alone[0]), append(b.spinning, (rates[0]+rates[2])/2), append(b.next, rates[1])
-	return nil
-}
-
-// with returns the rate of the victim next to a process of a kind.
-func (b *besides) with(ctx context.Context, w *world, kind string, victim []*child) (float64, error) {
+// withHostile measures the victim next to a process of a kind.
+func withHostile(ctx context.Context, w *world, kind string, victim []*child) (x nextTo, err error) {
 	st, err := loader.ReadState(w.options(w.top.Host(1)).RunDir, cableName)
 	if err != nil {
-		return 0, err
+		return x, err
 	}
 	h, err := w.hostile(ctx, kind)
 	if err != nil {
-		return 0, err
+		return x, err
 	}
 	defer h.kill()
 	if kind != baseline {
@@ -139,18 +134,19 @@ func (b *besides) with(ctx context.Context, w *world, kind string, victim []*chi
 		select {
 		case <-time.After(agentTime):
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return x, ctx.Err()
 		}
-		b.agent = append(b.agent, 100*float64(cpuOf(st.AgentPID)-begin)/float64(time.Since(start)))
+		x.agent = 100 * float64(cpuOf(st.AgentPID)-begin) / float64(time.Since(start))
 	}
 	v, err := together(victim)
 	if err != nil {
-		return 0, err
+		return x, err
 	}
 	if !h.runs() {
-		return 0, errors.New("it has ended")
+		return x, errors.New("it has ended")
 	}
-	return v[0], nil
+	x.rate = v[0]
+	return x, nil
 }
 
 // agentTime is how long the CPU time of the agent is measured.

@@ -5,7 +5,6 @@ package nicbench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"time"
@@ -13,80 +12,83 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // latencyTarget is how much longer a message may take than raw AF_XDP there and
 // back, both spinning or both sleeping.
-const latencyTarget = 1.5
+var latencyTarget = compare.AtMost(1.5, "%.1f")
 
 // frame8 is what a WRITE of 8 bytes takes on the wire, with its stamp.
 const frame8 = 14 + 20 + rocev2.MinUDPLen + rocev2.RETHLen + 8 + rocev2.StampLen
 
-// trips are the medians and 99th percentiles of rounds, in us.
-type trips struct {
-	name     string
-	p50, p99 []float64
-}
+// trips are the median and the 99th percentile of a round, in us.
+type trips struct{ p50, p99 float64 }
 
-func (t *trips) add(all []time.Duration) {
+func tripsOf(all []time.Duration) trips {
 	slices.Sort(all)
-	t.p50 = append(t.p50, us(all[len(all)/2]))
-	t.p99 = append(t.p99, us(all[len(all)*99/100]))
+	return trips{us(all[len(all)/2]), us(all[len(all)*99/100])}
 }
 
 func us(d time.Duration) float64 { return float64(d) / 1e3 }
 
 // latency compares one message at a time with a frame that goes there and back, and
 // with TCP.
-func latency(ctx context.Context, w *world, c config, r *report) error {
+func latency(ctx context.Context, w *world, c config, r *compare.Report) error {
 	modes := []struct {
 		name string
 		spin bool
 	}{{"spinning", true}, {"sleeping", false}}
 	for _, m := range modes {
-		raw, tcp := &trips{name: "raw AF_XDP there and back"}, &trips{name: "TCP there and back"}
-		ops := []*trips{{name: "WRITE of 8 B"}, {name: "READ of 8 B"}}
 		options := nic.Options{Spin: -1}
 		if m.spin {
 			options.Spin = time.Hour
 		}
-		for range c.rounds {
-			l, err := PingPong(ctx, w.ends, PingPongSpec{Size: frame8, Duration: c.each, Sleep: !m.spin})
-			if err != nil {
-				return err
-			}
-			raw.p50, raw.p99 = append(raw.p50, us(l.P50)), append(raw.p99, us(l.P99))
-			t, err := tcpPingPong(w, 8, c.each, m.spin)
-			if err != nil {
-				return err
-			}
-			tcp.add(t)
-			err = w.withEngines(options, func(devs [2]*nic.Device) error {
-				for i, op := range []verbs.Op{verbs.OpWrite, verbs.OpRead} {
-					t, err := roundTrips(devs, w, op, c.each, m.spin)
-					if err != nil {
-						return fmt.Errorf("%s: %w", ops[i].name, err)
+		engine := func(name string, op verbs.Op) compare.Candidate[trips] {
+			return compare.Candidate[trips]{Name: name, Measure: func(context.Context) (t trips, err error) {
+				err = w.withEngines(options, func(devs [2]*nic.Device) error {
+					all, err := roundTrips(devs, w, op, c.each, m.spin)
+					if err == nil {
+						t = tripsOf(all)
 					}
-					ops[i].add(t)
+					return err
+				})
+				return t, err
+			}}
+		}
+		const raw, tcp = 0, 1
+		all := []compare.Candidate[trips]{
+			{Name: "raw AF_XDP there and back", Measure: func(ctx context.Context) (trips, error) {
+				l, err := PingPong(ctx, w.ends, PingPongSpec{Size: frame8, Duration: c.each, Sleep: !m.spin})
+				return trips{us(l.P50), us(l.P99)}, err
+			}},
+			{Name: "TCP there and back", Measure: func(context.Context) (t trips, err error) {
+				all, err := tcpPingPong(w, 8, c.each, m.spin)
+				if err != nil {
+					return t, err
 				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
+				return tripsOf(all), nil
+			}},
+			engine("WRITE of 8 B", verbs.OpWrite),
+			engine("READ of 8 B", verbs.OpRead),
 		}
-		r.table("Latency, everybody "+m.name, "8 BYTES\tP50 US\tMIN TO MAX\tP99 US\tMIN TO MAX\tP50 OVER RAW\tP99 OVER RAW\tP50 OVER TCP\tTARGET\t\t")
-		r.limit(raw.p50)
-		for _, t := range append([]*trips{raw, tcp}, ops...) {
-			over, verdict := status.Median(ratios(t.p50, raw.p50)), none
-			if t != raw && t != tcp {
-				verdict = r.atMost(over, latencyTarget, "%.1f")
-			}
-			r.row("%s\t%.1f\t%s\t%.1f\t%s\t%.2f\t%.2f\t%.2f\t%s", t.name, status.Median(t.p50), span(t.p50, "%.1f"), status.Median(t.p99), span(t.p99, "%.1f"),
-				over, status.Median(ratios(t.p99, raw.p99)), status.Median(ratios(t.p50, tcp.p50)), verdict)
+		runs, err := compare.Turns(ctx, c.rounds, all...)
+		if err != nil {
+			return err
 		}
-		r.end("The target is for p50.")
+		p50 := func(i int) compare.Series { return runs[i].Series(func(t trips) float64 { return t.p50 }) }
+		p99 := func(i int) compare.Series { return runs[i].Series(func(t trips) float64 { return t.p99 }) }
+		t := r.Titled("Latency, everybody "+m.name, "8 BYTES\tP50 US\tMIN TO MAX\tP99 US\tMIN TO MAX\tP50 OVER RAW\tP99 OVER RAW\tP50 OVER TCP\tTARGET\t\t")
+		t.Reference(p50(raw))
+		for i, x := range all {
+			over, verdict := p50(i).Over(p50(raw)), compare.None
+			if i > tcp {
+				verdict = t.Median(latencyTarget, over)
+			}
+			t.Row("%s\t%.1f\t%s\t%.1f\t%s\t%.2f\t%.2f\t%.2f\t%s", x.Name, p50(i).Median(), p50(i).Span("%.1f"), p99(i).Median(), p99(i).Span("%.1f"),
+				over.Median(), p99(i).Over(p99(raw)).Median(), p50(i).Over(p50(tcp)).Median(), verdict)
+		}
+		t.End("The target is for p50.")
 	}
 	return nil
 }

@@ -12,18 +12,19 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
-const (
-	oneIn      = 20   // packets is lost
-	lossTarget = 1.15 // packets sent for one that is delivered
-)
+const oneIn = 20 // packets is lost
+
+// lossTarget is the most packets sent for one that is delivered.
+var lossTarget = compare.AtMost(1.15, "%.2f")
 
 // underLoss measures what it costs to lose packets: between two engines, through a switch
 // whose ports drop every 20th at random, in both directions.
-func underLoss(_ context.Context, w *world, c config, r *report) (err error) {
+func underLoss(_ context.Context, w *world, c config, r *compare.Report) (err error) {
 	detach, err := w.attach(topo.IfName)
 	if err != nil {
 		return err
@@ -36,7 +37,7 @@ func underLoss(_ context.Context, w *world, c config, r *report) (err error) {
 	defer func() { err = errors.Join(err, closeAll()) }()
 	addrs := [2]netip.Addr{w.top.Host(1).IPv4(), w.top.Host(2).IPv4()}
 
-	r.table("5 % of the packets lost in each direction, 64 KB messages, two engines (SACK)",
+	t := r.Titled("5 % of the packets lost in each direction, 64 KB messages, two engines (SACK)",
 		"OPERATION\tMESSAGES\tSENT\tLOST BY THE SWITCH\tSENT FOR ONE DELIVERED\tTARGET\t\tGBIT/S\tSACKS\tTIMEOUTS\t")
 	for _, o := range operations {
 		p, err := newPair(devs, addrs, pairSpec{qps: 1, depth: 16, memory: 1 << 20, pmtu: rocev2.PMTU1024})
@@ -68,12 +69,12 @@ func underLoss(_ context.Context, w *world, c config, r *report) (err error) {
 		sent := delta(from, "tx_data_pkts")
 		delivered := sent - delta(from, "tx_retransmits")
 		per := float64(sent) / float64(delivered)
-		r.row("%s\t%d\t%d\t%d\t%.3f\t%s\t%.2f\t%d\t%d", o.name, f.messages, sent, dropped, per, r.atMost(per, lossTarget, "%.2f"),
+		t.Row("%s\t%d\t%d\t%d\t%.3f\t%s\t%.2f\t%d\t%d", o.name, f.messages, sent, dropped, per, t.Judge(lossTarget, per, nil),
 			f.perSecond()*(64<<10)*8/1e9, delta(to, "sack_sent"), delta(0, "local_ack_timeout_err"))
 		if err := p.close(); err != nil {
 			return err
 		}
 	}
-	r.end(fmt.Sprintf("Nothing can do with less than %.3f. Sent are packets with data; all that were sent a first time were delivered in the end.", 1/(1-1.0/oneIn)))
+	t.End(fmt.Sprintf("Nothing can do with less than %.3f. Sent are packets with data; all that were sent a first time were delivered in the end.", 1/(1-1.0/oneIn)))
 	return nil
 }

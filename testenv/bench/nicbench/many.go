@@ -5,57 +5,52 @@ package nicbench
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
+
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
-// Targets of many queue pairs that all have much to send.
+// Queue pairs that all have much to send.
 const (
-	manyGoodput = 0.8  // of one queue pair's goodput in the same round
-	manySent    = 1.05 // packets for one that is delivered
-	manyJain    = 0.95 // of the queue pairs' messages
-	manySize    = 4 << 10
-	manyDepth   = 64 // messages outstanding on each queue pair
+	manySize  = 4 << 10
+	manyDepth = 64 // messages outstanding on each queue pair
 )
 
-// manyRow is one row: an operation over so many queue pairs, round by round.
-type manyRow struct {
-	goodput, sent, jain []float64
-	one                 []float64 // one queue pair's goodput, the mean of right before and right after
+// Targets of them.
+var (
+	manyGoodput = compare.AtLeast(0.8, "%.2f")  // of one queue pair's goodput right before and after
+	manySent    = compare.AtMost(1.05, "%.2f")  // packets for one that is delivered
+	manyJain    = compare.AtLeast(0.95, "%.2f") // of the queue pairs' messages
+)
+
+// crowded is one measurement of many queue pairs.
+type crowded struct {
+	goodput float64 // Gbit/s
+	sent    float64 // packets for one that is delivered
+	jain    float64
 }
 
 // busyQPs has 1, 100, 1000 and 10 000 queue pairs with 64 messages outstanding on each.
-func busyQPs(_ context.Context, w *world, c config, r *report) error {
+func busyQPs(ctx context.Context, w *world, c config, r *compare.Report) error {
 	counts := []int{1, 100, 1000, 10_000}
-	rows := map[string][]manyRow{}
-	for _, o := range operations {
-		rows[o.name] = make([]manyRow, len(counts))
-	}
-	err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) error {
-		for range max(1, c.rounds/2) {
-			for _, o := range operations {
-				one := new(manyRow)
-				s := stream{op: o.op, size: manySize, under: manyDepth}
-				if err := one.measure(devs, w, s, 1, c.each); err != nil {
-					return fmt.Errorf("%s over one queue pair: %w", o.name, err)
-				}
-				for i, n := range counts {
-					x := &rows[o.name][i]
-					s.under = n * manyDepth
-					if err := x.measure(devs, w, s, n, c.each); err != nil {
-						return fmt.Errorf("%s over %d queue pairs: %w", o.name, n, err)
-					}
-					s.under = manyDepth
-					if err := one.measure(devs, w, s, 1, c.each); err != nil {
-						return fmt.Errorf("%s over one queue pair: %w", o.name, err)
-					}
-					last := len(one.goodput) - 1
-					x.one = append(x.one, (one.goodput[last-1]+one.goodput[last])/2)
-				}
+	got := make([]compare.Referred[crowded], len(operations))
+	err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) (err error) {
+		for i, o := range operations {
+			candidate := func(n int) compare.Candidate[crowded] {
+				return compare.Candidate[crowded]{Name: fmt.Sprintf("%s over %d queue pairs", o.name, n), Measure: func(context.Context) (crowded, error) {
+					return measureMany(devs, w, stream{op: o.op, size: manySize, under: n * manyDepth}, n, c.each)
+				}}
+			}
+			var all []compare.Candidate[crowded]
+			for _, n := range counts {
+				all = append(all, candidate(n))
+			}
+			if got[i], err = compare.Refer(ctx, max(1, c.rounds/2), candidate(1), all...); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -63,18 +58,18 @@ func busyQPs(_ context.Context, w *world, c config, r *report) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range operations {
-		all := rows[o.name]
-		r.table(fmt.Sprintf("Queue pairs with %d messages of %s outstanding on each, %s, PMTU 4096", manyDepth, bytes(manySize), o.name),
+	goodput := func(x crowded) float64 { return x.goodput }
+	for k, o := range operations {
+		t := r.Titled(fmt.Sprintf("Queue pairs with %d messages of %s outstanding on each, %s, PMTU 4096", manyDepth, bytes(manySize), o.name),
 			"QUEUE PAIRS\tGBIT/S\tOF ONE'S\tTARGET\t\tSENT FOR ONE DELIVERED\tTARGET\t\tJAIN\tTARGET\t\t")
-		r.limit(slices.Concat(all[0].one, all[1].one, all[2].one, all[3].one))
+		t.Reference(got[k].Reference.Series(goodput))
 		for i, n := range counts {
-			x := &all[i]
-			of, sent, jain := status.Median(ratios(x.goodput, x.one)), status.Median(x.sent), status.Median(x.jain)
-			r.row("%d\t%.2f\t%.2f\t%s\t%.3f\t%s\t%.3f\t%s", n, status.Median(x.goodput)*8/1e9, of, r.atLeast(of, manyGoodput, "%.2f"),
-				sent, r.atMost(sent, manySent, "%.2f"), jain, r.atLeast(jain, manyJain, "%.2f"))
+			runs, of := got[k].Runs[i], got[k].Shares(i, goodput)
+			sent, jain := runs.Series(func(x crowded) float64 { return x.sent }), runs.Series(func(x crowded) float64 { return x.jain })
+			t.Row("%d\t%.2f\t%.2f\t%s\t%.3f\t%s\t%.3f\t%s", n, runs.Series(goodput).Median(), of.Median(), t.Median(manyGoodput, of),
+				sent.Median(), t.Median(manySent, sent), jain.Median(), t.Median(manyJain, jain))
 		}
-		r.end()
+		t.End()
 	}
 	return nil
 }
@@ -83,11 +78,11 @@ func busyQPs(_ context.Context, w *world, c config, r *report) error {
 // say more of where the measurement began and ended than of fairness.
 const turns = 10
 
-// measure runs one round on fresh queue pairs, for as long as it takes to give each its turns.
-func (x *manyRow) measure(devs [2]*nic.Device, w *world, s stream, n int, length time.Duration) error {
+// measureMany measures fresh queue pairs, for as long as it takes to give each its turns.
+func measureMany(devs [2]*nic.Device, w *world, s stream, n int, length time.Duration) (x crowded, err error) {
 	p, err := newPair(devs, w.addrs, pairSpec{qps: n, depth: manyDepth, memory: 1 << 20, pmtu: rocev2.PMTU4096})
 	if err != nil {
-		return err
+		return x, err
 	}
 	const perTurn = 4 // messages, by the quantum of the scheduler
 	s.least = uint64(n * perTurn * turns)
@@ -95,7 +90,7 @@ func (x *manyRow) measure(devs [2]*nic.Device, w *world, s stream, n int, length
 	var before [2]map[string]uint64
 	f, err := p.run(s, length/4, length, func() { before = [2]map[string]uint64{counters(devs[0]), counters(devs[1])} }, nil)
 	if err != nil {
-		return err
+		return x, err
 	}
 	var again, packets uint64
 	for i, d := range devs {
@@ -103,21 +98,22 @@ func (x *manyRow) measure(devs [2]*nic.Device, w *world, s stream, n int, length
 		again += now["tx_retransmits"] - before[i]["tx_retransmits"]
 		packets += now["tx_data_pkts"] - before[i]["tx_data_pkts"]
 	}
-	x.goodput = append(x.goodput, f.perSecond()*float64(s.size))
-	x.sent = append(x.sent, float64(packets)/float64(max(packets-again, 1)))
-	x.jain = append(x.jain, jainIndex(p.each))
-	return p.close()
+	messages := make([]float64, n)
+	for i, v := range p.each {
+		messages[i] = float64(v)
+	}
+	return crowded{
+		goodput: f.perSecond() * float64(s.size) / gbit,
+		sent:    float64(packets) / float64(max(packets-again, 1)),
+		jain:    jain(messages),
+	}, p.close()
 }
 
-// jainIndex is 1 if all are alike, and 1/n if one has everything (Jain, Chiu and Hawe, 1984).
-func jainIndex(v []uint64) float64 {
-	sum, squares := 0.0, 0.0
-	for _, n := range v {
-		sum += float64(n)
-		squares += float64(n) * float64(n)
-	}
+// jain is 1 if all are alike, and 1/n if one has everything (Jain, Chiu and Hawe, 1984).
+func jain(v []float64) float64 {
+	squares := floats.Dot(v, v)
 	if squares == 0 {
 		return 0
 	}
-	return sum * sum / (float64(len(v)) * squares)
+	return floats.Sum(v) * floats.Sum(v) / (float64(len(v)) * squares)
 }

@@ -13,14 +13,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/pprof"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // config is what the flags say.
@@ -35,7 +33,7 @@ type config struct {
 // section is one table of the report.
 type section struct {
 	name string
-	run  func(context.Context, *world, config, *report) error
+	run  func(context.Context, *world, config, *compare.Report) error
 }
 
 var sections = []section{
@@ -60,7 +58,7 @@ func Command() *cobra.Command {
 		Short: "Compare the engine with raw AF_XDP and TCP, and the device of an agent with the engine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return status.Verdict(run(cmd.Context(), c, profile))
+			return compare.Failure(run(cmd.Context(), c, profile))
 		},
 	}
 	f := cmd.Flags()
@@ -73,48 +71,40 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-func run(ctx context.Context, c config, profile string) (ok bool, err error) {
+func run(ctx context.Context, c config, profile string) (err error) {
 	if c.rounds < 1 || c.each < 10*time.Millisecond {
-		return false, errors.New("--rounds must be at least 1, --time at least 10ms")
+		return errors.New("--rounds must be at least 1, --time at least 10ms")
 	}
 	for _, name := range c.only {
 		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
-			return false, fmt.Errorf("--only %s: choose goodput, seal, latency, rate, qps, many, allocs, loss, device or processes", name)
+			return fmt.Errorf("--only %s: choose goodput, seal, latency, rate, qps, many, allocs, loss, device or processes", name)
 		}
 	}
 	if c.bin, err = filepath.Abs(c.bin); err != nil {
-		return false, err
+		return err
 	}
-	// Both hosts and what drives them live in this process, and threads of theirs
-	// spend time in system calls.
-	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
+	compare.HostsInProcess()
 	w, err := newWorld(c.bin)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	if profile != "" {
-		f, err := os.Create(profile)
-		if err != nil {
-			return false, err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return false, err
-		}
-		defer f.Close()
-		defer pprof.StopCPUProfile()
+	stop, err := compare.Profile(profile)
+	if err != nil {
+		return err
 	}
-	r := &report{out: os.Stdout, ok: true}
+	defer func() { err = errors.Join(err, stop()) }()
+	r := compare.NewReport(os.Stdout)
 	for _, s := range sections {
 		if len(c.only) != 0 && !slices.Contains(c.only, s.name) {
 			continue
 		}
 		if err := s.run(ctx, w, c, r); err != nil {
-			return false, fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		if err := ctx.Err(); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return r.ok, nil
+	return r.Err()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 )
 
@@ -237,9 +238,9 @@ func (p *pair) run(s stream, warm, length time.Duration, before, after func()) (
 			if before != nil {
 				before()
 			}
-			measuring, start, from, cpu = true, time.Now(), uint64(done), processCPU()
+			measuring, start, from, cpu = true, time.Now(), uint64(done), compare.CPU()
 		case measuring && now.Sub(start) >= length && uint64(done)-from >= s.least:
-			f = flow{messages: uint64(done) - from, elapsed: now.Sub(start), cpu: processCPU() - cpu}
+			f = flow{messages: uint64(done) - from, elapsed: now.Sub(start), cpu: compare.CPU() - cpu}
 			if after != nil {
 				after()
 			}
@@ -333,12 +334,6 @@ func (p *pair) serve(ctx context.Context, size int) error {
 			return errors.New("the receiving device ended")
 		}
 	}
-}
-
-func processCPU() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
-	return time.Duration(ts.Nano())
 }
 
 // counters are those of a device by name.

@@ -17,18 +17,19 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // Targets of several processes on one device.
-const (
-	fairTarget   = 0.95 // Jain's index of four
-	victimTarget = 0.95 // throughput next to a process that is killed, of that next to one that is not
-	sleepTarget  = 1.0  // percent of a core with idle processes
+var (
+	fairTarget   = compare.AtLeast(0.95, "%.2f") // Jain's index of four
+	victimTarget = compare.AtLeast(0.95, "%.2f") // throughput next to a process that is killed, of that next to one that is not
+	sleepTarget  = compare.AtMost(1, "%.1f")     // percent of a core with idle processes
 )
 
 // ClientCommand is what bench starts as a client process of the device: it connects, says so, and
@@ -208,80 +209,56 @@ func together(all []*child) (rates []float64, err error) {
 	return rates, nil
 }
 
-func sum(v []float64) (s float64) {
-	for _, x := range v {
-		s += x
-	}
-	return s
-}
-
-// jain is the index of fairness of Jain, Chiu and Hawe (1984).
-func jain(v []float64) float64 {
-	squares := 0.0
-	for _, x := range v {
-		squares += x * x
-	}
-	return sum(v) * sum(v) / (float64(len(v)) * squares)
-}
-
 // processes is what several client processes of one device get.
-func processes(ctx context.Context, w *world, c config, r *report) error {
+func processes(ctx context.Context, w *world, c config, r *compare.Report) error {
 	return w.withServers(func() error {
-		counts := []int{1, 4, 16}
-		rates := make([][]float64, len(counts))
-		for i, n := range counts {
-			err := w.children(ctx, n, 64, max(16, 256/n), c.each, func(all []*child) error {
-				for range c.rounds {
-					v, err := together(all)
-					if err != nil {
-						return err
-					}
-					rates[i] = append(rates[i], sum(v)/1e3)
-				}
-				return nil
-			})
+		t := r.Titled("Messages of all client processes, WRITE of 64 B, 256 outstanding", "PROCESSES\t1000 MESSAGES/S\tMIN TO MAX\t")
+		for _, n := range []int{1, 4, 16} {
+			rates, err := w.roundsOf(ctx, n, 64, max(16, 256/n), c, func(v []float64) float64 { return floats.Sum(v) / 1e3 })
 			if err != nil {
 				return err
 			}
+			t.Row("%d\t%.0f\t%s", n, rates.Median(), rates.Span("%.0f"))
 		}
-		r.table("Messages of all client processes, WRITE of 64 B, 256 outstanding", "PROCESSES\t1000 MESSAGES/S\tMIN TO MAX\t")
-		for i, n := range counts {
-			r.row("%d\t%.0f\t%s", n, status.Median(rates[i]), span(rates[i], "%.0f"))
-		}
-		r.end()
-		r.table("Client processes at the same time, WRITE of 64 KB", "WHAT\tVALUE\tTARGET\t\t")
-		for _, f := range []func(context.Context, *world, config, *report) error{fairness, nextToKilled, idleProcesses} {
-			if err := f(ctx, w, c, r); err != nil {
+		t.End()
+		t = r.Titled("Client processes at the same time, WRITE of 64 KB", "WHAT\tVALUE\tTARGET\t\t")
+		for _, f := range []func(context.Context, *world, config, *compare.Table) error{fairness, nextToKilled, idleProcesses} {
+			if err := f(ctx, w, c, t); err != nil {
 				return err
 			}
 		}
-		r.end()
+		t.End()
 		return nextToHostile(ctx, w, c, r)
 	})
 }
 
-func fairness(ctx context.Context, w *world, c config, r *report) error {
-	var fair []float64
-	err := w.children(ctx, 4, 64<<10, 16, c.each, func(all []*child) error {
+// roundsOf measures n client processes at the same time, and makes a figure of their messages a second.
+func (w *world) roundsOf(ctx context.Context, n, size, under int, c config, figure func([]float64) float64) (s compare.Series, err error) {
+	err = w.children(ctx, n, size, under, c.each, func(all []*child) error {
 		for range c.rounds {
 			v, err := together(all)
 			if err != nil {
 				return err
 			}
-			fair = append(fair, jain(v))
+			s = append(s, figure(v))
 		}
 		return nil
 	})
+	return s, err
+}
+
+func fairness(ctx context.Context, w *world, c config, t *compare.Table) error {
+	fair, err := w.roundsOf(ctx, 4, 64<<10, 16, c, jain)
 	if err == nil {
-		r.row("Jain's index of four\t%.3f\t%s", status.Median(fair), r.atLeast(status.Median(fair), fairTarget, "%.2f"))
+		t.Row("Jain's index of four\t%.3f\t%s", fair.Median(), t.Median(fairTarget, fair))
 	}
 	return err
 }
 
 // nextToKilled compares a process next to one that goes on with the same next to one that is killed in
 // the middle.
-func nextToKilled(ctx context.Context, w *world, c config, r *report) error {
-	var usual, killed []float64
+func nextToKilled(ctx context.Context, w *world, c config, t *compare.Table) error {
+	var usual, killed compare.Series
 	for range c.rounds {
 		err := w.children(ctx, 2, 64<<10, 16, c.each, func(all []*child) error {
 			v, err := together(all)
@@ -302,13 +279,13 @@ func nextToKilled(ctx context.Context, w *world, c config, r *report) error {
 			return err
 		}
 	}
-	share := status.Median(ratios(killed, usual))
-	r.row("throughput next to a process that is killed, of that next to one that is not\t%.2f\t%s", share, r.atLeast(share, victimTarget, "%.2f"))
+	share := killed.Over(usual)
+	t.Row("throughput next to a process that is killed, of that next to one that is not\t%.2f\t%s", share.Median(), t.Median(victimTarget, share))
 	return nil
 }
 
 // idleProcesses is the CPU time of an agent with 16 processes that do nothing.
-func idleProcesses(ctx context.Context, w *world, c config, r *report) error {
+func idleProcesses(ctx context.Context, w *world, c config, t *compare.Table) error {
 	st, err := loader.ReadState(w.options(w.top.Host(1)).RunDir, cableName)
 	if err != nil {
 		return err
@@ -321,7 +298,7 @@ func idleProcesses(ctx context.Context, w *world, c config, r *report) error {
 			return ctx.Err()
 		}
 		share := 100 * float64(cpuOf(st.AgentPID)-begin) / float64(time.Since(start))
-		r.row("percent of a core of the agent with 16 idle processes\t%.2f\t%s", share, r.atMost(share, sleepTarget, "%.1f"))
+		t.Row("percent of a core of the agent with 16 idle processes\t%.2f\t%s", share, t.Judge(sleepTarget, share, nil))
 		return nil
 	})
 }

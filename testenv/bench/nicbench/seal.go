@@ -13,11 +13,11 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // sealTarget is the share of the plain goodput that an encrypted queue pair must have at a PMTU of 4096.
-const sealTarget = 0.80
+var sealTarget = compare.AtLeast(0.80, "%.2f")
 
 // encrypt gives two queue pairs of devices in this process random keys.
 func encrypt(a, b verbs.QP) error {
@@ -32,47 +32,40 @@ func encrypt(a, b verbs.QP) error {
 }
 
 // sealed compares encrypted queue pairs with plain ones, which take turns on the same devices.
-func sealed(_ context.Context, w *world, c config, r *report) error {
+func sealed(ctx context.Context, w *world, c config, r *compare.Report) error {
 	const size = 64 << 10
 	for _, pmtu := range []rocev2.PMTU{rocev2.PMTU4096, rocev2.PMTU1024} {
-		r.table(fmt.Sprintf("Encryption, PMTU %d, messages of %s", pmtu.Bytes(), bytes(size)),
+		t := r.Titled(fmt.Sprintf("Encryption, PMTU %d, messages of %s", pmtu.Bytes(), bytes(size)),
 			"OPERATION\tPLAIN GBIT/S\tENCRYPTED GBIT/S\tSHARE\tMIN TO MAX\tTARGET\t\t")
 		for _, o := range operations {
-			var plain, encrypted, shares []float64
-			err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) error {
-				for range c.rounds {
-					before, err := sealedStream(devs, w, pmtu, o.op, size, c.each, false)
-					if err != nil {
-						return err
-					}
-					with, err := sealedStream(devs, w, pmtu, o.op, size, c.each, true)
-					if err != nil {
-						return err
-					}
-					after, err := sealedStream(devs, w, pmtu, o.op, size, c.each, false)
-					if err != nil {
-						return err
-					}
-					plain, encrypted = append(plain, before, after), append(encrypted, with)
-					shares = append(shares, with/((before+after)/2))
+			var got compare.Referred[float64]
+			err := w.withEngines(nic.Options{}, func(devs [2]*nic.Device) (err error) {
+				candidate := func(name string, on bool) compare.Candidate[float64] {
+					return compare.Candidate[float64]{Name: name, Measure: func(context.Context) (float64, error) {
+						return sealedStream(devs, w, pmtu, o.op, size, c.each, on)
+					}}
 				}
-				return nil
+				got, err = compare.Refer(ctx, c.rounds, candidate(o.name, false), candidate(o.name+", encrypted", true))
+				return err
 			})
 			if err != nil {
-				return fmt.Errorf("%s: %w", o.name, err)
+				return err
 			}
-			share, verdict := status.Median(shares), none
+			shares, verdict := got.Shares(0, itself), compare.None
 			if pmtu == rocev2.PMTU4096 {
-				verdict = r.atLeast(share, sealTarget, "%.2f")
+				verdict = t.Median(sealTarget, shares)
 			}
-			r.row("%s\t%.2f\t%.2f\t%.3f\t%s\t%s", o.name, status.Median(plain)*8/1e9, status.Median(encrypted)*8/1e9, share, span(shares, "%.2f"), verdict)
+			t.Row("%s\t%.2f\t%.2f\t%.3f\t%s\t%s", o.name, got.Reference.Series(itself).Median(), got.Runs[0].Series(itself).Median(), shares.Median(), shares.Span("%.2f"), verdict)
 		}
-		r.end("Plain queue pairs are measured right before and right after an encrypted one (AES-128-GCM) on the same devices; the median of the rounds' shares.")
+		t.End("Plain queue pairs are measured right before and right after an encrypted one (AES-128-GCM) on the same devices; the median of the rounds' shares.")
 	}
 	return nil
 }
 
-// sealedStream returns the goodput of one queue pair in bytes a second.
+// itself is the figure of a measurement that has one.
+func itself(v float64) float64 { return v }
+
+// sealedStream returns the goodput of one queue pair in Gbit/s.
 func sealedStream(devs [2]*nic.Device, w *world, pmtu rocev2.PMTU, op verbs.Op, size int, length time.Duration, on bool) (float64, error) {
 	under := bytesInFlight / size
 	p, err := newPair(devs, w.addrs, pairSpec{qps: 1, depth: under, memory: bytesInFlight, pmtu: pmtu, sealed: on})
@@ -83,5 +76,5 @@ func sealedStream(devs [2]*nic.Device, w *world, pmtu rocev2.PMTU, op verbs.Op, 
 	if err != nil {
 		return 0, err
 	}
-	return f.perSecond() * float64(size), p.close()
+	return f.perSecond() * float64(size) / gbit, p.close()
 }

@@ -3,27 +3,26 @@
 package xdpbench
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
-// A Change is one kind of packet through the present programs and those of an earlier version.
-type Change struct {
-	Row             // figures of the present programs
-	Before  float64 // nanoseconds a packet of the earlier ones over the empty program
-	Changes []float64
+// change is one kind of packet through the present programs and those of an earlier version, both of the last round.
+type change struct {
+	before, now Row
+	more        compare.Series // Differences of medians of each round, nanoseconds a packet.
 }
-
-// Change returns the median of the differences of all rounds, nanoseconds a packet.
-func (c *Change) Change() float64 { return median(c.Changes) }
 
 // turnsPerRound is how often both versions run in a round.
 const turnsPerRound = 31
 
-// Against measures stamped packets through the present programs and through those of the bench
+// against measures stamped packets through the present programs and through those of the bench
 // object file of an earlier version, in turns. Each round gives one difference of medians.
-func Against(file string, rounds int) ([]Change, error) {
+func against(ctx context.Context, file string, rounds int) ([]change, error) {
 	undo, err := pin()
 	if err != nil {
 		return nil, err
@@ -46,7 +45,7 @@ func Against(file string, rounds int) ([]Change, error) {
 		return nil, err
 	}
 	defer present.close()
-	var changes []Change
+	var changes []change
 	for range rounds {
 		was, err := earlier.stamped()
 		if err != nil {
@@ -56,24 +55,21 @@ func Against(file string, rounds int) ([]Change, error) {
 		if err != nil {
 			return nil, err
 		}
-		for range turnsPerRound {
-			for i := range is {
-				if err := was[i].run(); err != nil {
-					return nil, err
-				}
-				if err := is[i].run(); err != nil {
-					return nil, err
-				}
-			}
+		var both []pair // The versions of each packet next to each other.
+		for i := range is {
+			both = append(both, was[i], is[i])
+		}
+		runs, err := compare.Turns(ctx, turnsPerRound, candidates(both)...)
+		if err != nil {
+			return nil, err
 		}
 		for i := range is {
 			if len(changes) < len(is) {
-				changes = append(changes, Change{})
+				changes = append(changes, change{})
 			}
 			c := &changes[i]
-			c.Row, c.Before = is[i].row, was[i].ns()
-			c.Ns = is[i].ns()
-			c.Changes = append(c.Changes, c.Ns-c.Before)
+			c.before, c.now = was[i].measured(runs[2*i]), is[i].measured(runs[2*i+1])
+			c.more = append(c.more, c.now.Ns-c.before.Ns)
 		}
 	}
 	return changes, nil

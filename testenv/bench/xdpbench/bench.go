@@ -5,6 +5,7 @@
 package xdpbench
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -18,9 +19,16 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu -fdebug-prefix-map=../../../=" -target bpfel -type template Bench bench.bpf.c
+
+// Limits in nanoseconds.
+var (
+	mostForeign = compare.AtMost(12, "%.0f") // a packet that is not RoCEv2
+	mostStamped = compare.AtMost(75, "%.0f") // data whose option is stripped
+)
 
 // Destinations is how many of them the random rows use.
 const Destinations = 60_000
@@ -28,13 +36,12 @@ const Destinations = 60_000
 // A Row is one kind of packet through one program.
 type Row struct {
 	Program string  // XDP or TC
-	Packet  string  // kind of packet
-	Ns      float64 // nanoseconds a packet over the empty program
-	Target  float64 // largest allowed value, 0 = none set
-}
+	Packet  string  // what went through
+	Ns      float64 // nanoseconds a packet over the empty program, a difference of medians
 
-// Ok reports whether the row meets its target.
-func (r Row) Ok() bool { return r.Target == 0 || r.Ns <= r.Target }
+	rounds compare.Series // Differences of each round.
+	limit  *compare.Limit // Nil if the row has no target.
+}
 
 // one is a program to repeat on a frame.
 type one struct {
@@ -42,7 +49,6 @@ type one struct {
 	frame  []byte
 	repeat int
 	want   uint32
-	ns     []float64
 }
 
 const (
@@ -55,7 +61,7 @@ const (
 // Run measures all rows. Other load disturbs the measurement, so every program runs rounds
 // times, alternating with the others, and the medians are compared. Both numbers of a
 // difference are thus measured under the same conditions.
-func Run(rounds int) ([]Row, error) {
+func Run(ctx context.Context, rounds int) ([]Row, error) {
 	undo, err := pin()
 	if err != nil {
 		return nil, err
@@ -76,22 +82,18 @@ func Run(rounds int) ([]Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		for range rounds {
-			for i := range pairs {
-				if err := pairs[i].run(); err != nil {
-					return nil, err
-				}
-			}
+		runs, err := compare.Turns(ctx, rounds, candidates(pairs)...)
+		if err != nil {
+			return nil, err
 		}
-		for _, p := range pairs {
-			p.row.Ns = p.ns()
-			rows = append(rows, p.row)
+		for i, p := range pairs {
+			rows = append(rows, p.measured(runs[i]))
 		}
 	}
-	lookup := rows[len(rows)-1]
+	most := compare.AtMost(mostOfLookup*rows[len(rows)-1].Ns, "%.0f")
 	for i := range rows {
 		if rows[i].Packet == manyOverOne {
-			rows[i].Target = mostOfLookup * lookup.Ns
+			rows[i].limit = &most
 		}
 	}
 	return append(rows, Row{Program: "-", Packet: "one cache miss of this machine, in as much memory", Ns: cacheMiss(rounds)}), nil
@@ -106,7 +108,7 @@ func cacheMiss(rounds int) float64 {
 	for i, at := range order {
 		mem[at*words] = uint64(order[(i+1)%len(order)] * words)
 	}
-	var ns []float64
+	var ns compare.Series
 	at := uint64(0)
 	for range rounds {
 		start := time.Now()
@@ -116,7 +118,7 @@ func cacheMiss(rounds int) float64 {
 		ns = append(ns, float64(time.Since(start).Nanoseconds())/repeat)
 	}
 	runtime.KeepAlive(at)
-	return median(ns)
+	return ns.Median()
 }
 
 // pair is a row with the two programs whose difference it is: prog - base, and
@@ -128,52 +130,65 @@ type pair struct {
 	before      func(base bool) error
 }
 
-func (p *pair) all() []*one {
-	if p.plus == nil {
-		return []*one{p.base, p.prog}
+// times are what each program of a pair has taken, nanoseconds a packet.
+type times struct{ base, prog, plus, minus float64 }
+
+func (t times) difference() float64 { return t.prog - t.base + t.plus - t.minus }
+
+// measured returns the row with what it has taken.
+func (p *pair) measured(runs compare.Runs[times]) Row {
+	r := p.row
+	r.rounds = runs.Series(times.difference)
+	median := func(f func(times) float64) float64 { return runs.Series(f).Median() }
+	r.Ns = times{
+		base:  median(func(t times) float64 { return t.base }),
+		prog:  median(func(t times) float64 { return t.prog }),
+		plus:  median(func(t times) float64 { return t.plus }),
+		minus: median(func(t times) float64 { return t.minus }),
+	}.difference()
+	return r
+}
+
+// candidates are pairs that are to be measured.
+func candidates(pairs []pair) (all []compare.Candidate[times]) {
+	for i := range pairs {
+		p := &pairs[i]
+		all = append(all, compare.Candidate[times]{Name: p.row.Program + " " + p.row.Packet, Measure: p.run})
 	}
-	return []*one{p.base, p.prog, p.plus, p.minus}
+	return all
 }
 
 // run runs each program of the pair once.
-func (p *pair) run() error {
-	for _, x := range p.all() {
+func (p *pair) run(context.Context) (t times, err error) {
+	for _, x := range []struct {
+		of *one
+		to *float64
+	}{{p.base, &t.base}, {p.prog, &t.prog}, {p.plus, &t.plus}, {p.minus, &t.minus}} {
+		if x.of == nil {
+			continue
+		}
 		if p.before != nil {
-			if err := p.before(x == p.base); err != nil {
-				return err
+			if err := p.before(x.of == p.base); err != nil {
+				return t, err
 			}
 		}
-		if err := x.run(); err != nil {
-			return fmt.Errorf("%s %s: %w", p.row.Program, p.row.Packet, err)
+		if *x.to, err = x.of.run(); err != nil {
+			return t, err
 		}
 	}
-	return nil
+	return t, nil
 }
 
-// ns is the difference of the medians, nanoseconds a packet.
-func (p *pair) ns() float64 {
-	ns := median(p.prog.ns) - median(p.base.ns)
-	if p.plus != nil {
-		ns += median(p.plus.ns) - median(p.minus.ns)
-	}
-	return ns
-}
-
-func (p *one) run() error {
+// run returns nanoseconds a packet.
+func (p *one) run() (ns float64, err error) {
 	verdict, avg, err := p.prog.Benchmark(p.frame, p.repeat, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if verdict != p.want {
-		return fmt.Errorf("verdict %d, want %d", verdict, p.want)
+		return 0, fmt.Errorf("verdict %d, want %d", verdict, p.want)
 	}
-	p.ns = append(p.ns, float64(avg.Nanoseconds()))
-	return nil
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	return s[len(s)/2]
+	return float64(avg.Nanoseconds()), nil
 }
 
 // pin keeps the measurement on one processor.
@@ -328,8 +343,8 @@ func (s *scene) plain() ([]pair, error) {
 	tc0 := func(f []byte) *one { return &one{prog: s.o.BenchTcEmpty, frame: f, repeat: repeat, want: tcNext} }
 	in, out := frame(data(peer, host), 0), frame(data(host, peer), 0)
 	return []pair{
-		{row: Row{Program: "XDP", Packet: "not RoCEv2", Target: 12}, base: xdp0(foreign()), prog: xdp(foreign())},
-		{row: Row{Program: "TC", Packet: "not RoCEv2", Target: 12}, base: tc0(foreign()), prog: tc(foreign())},
+		{row: Row{Program: "XDP", Packet: "not RoCEv2", limit: &mostForeign}, base: xdp0(foreign()), prog: xdp(foreign())},
+		{row: Row{Program: "TC", Packet: "not RoCEv2", limit: &mostForeign}, base: tc0(foreign()), prog: tc(foreign())},
 		{row: Row{Program: "XDP", Packet: "the kernel's clock alone"}, base: xdp0(in), prog: &one{prog: s.o.BenchXdpClock, frame: in, repeat: repeat, want: xdpPass}},
 		{row: Row{Program: "XDP", Packet: "RoCEv2 without the option"}, base: xdp0(in), prog: xdp(in)},
 		{row: Row{Program: "TC", Packet: "RoCEv2 without the option"}, base: tc0(out), prog: tc(out)},
@@ -387,7 +402,7 @@ func (s *scene) stamped() ([]pair, error) {
 	if err := s.know(peer, bpf.CapStamp); err != nil {
 		return nil, err
 	}
-	_, dataIn := s.harness(false, Row{Program: "XDP", Packet: "data, option stripped", Target: 75}, data(peer, host), s.o.BenchXdpRestore, s.o.BenchXdp)
+	_, dataIn := s.harness(false, Row{Program: "XDP", Packet: "data, option stripped", limit: &mostStamped}, data(peer, host), s.o.BenchXdpRestore, s.o.BenchXdp)
 	_, ackIn := s.harness(false, Row{Program: "XDP", Packet: "ACK with echo, stripped"}, ack(peer, host), s.o.BenchXdpRestore, s.o.BenchXdp)
 	_, dataOut := s.harness(true, Row{Program: "TC", Packet: "data, option appended"}, data(host, peer), s.o.BenchTcRestore, s.o.BenchTc)
 	_, ackOut := s.harness(true, Row{Program: "TC", Packet: "ACK, echo appended"}, ack(host, peer), s.o.BenchTcEchoRestore, s.o.BenchTcEcho)

@@ -3,82 +3,75 @@
 package xdpbench
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"os"
-	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // Command prints the CPU time per packet of the data plane over that of an empty program
 // measured in the same run.
 func Command() *cobra.Command {
-	rounds, against := 101, ""
+	rounds, earlier := 101, ""
 	cmd := &cobra.Command{
 		Use:   "xdp",
 		Short: "Measure the CPU time per packet of the data plane over an empty program",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if against != "" {
-				return status.Verdict(compare(against))
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rounds < 1 {
+				return errors.New("--rounds must be at least 1")
 			}
-			return status.Verdict(report(rounds))
+			if earlier != "" {
+				return compare.Failure(showChanges(cmd.Context(), earlier))
+			}
+			return compare.Failure(show(cmd.Context(), rounds))
 		},
 	}
 	f := cmd.Flags()
 	f.IntVar(&rounds, "rounds", rounds, "times that each program is measured; the median counts")
-	f.StringVar(&against, "against", "", "object of an earlier version (bench_bpfel.o): how much more a stamped packet costs")
+	f.StringVar(&earlier, "against", "", "object of an earlier version (bench_bpfel.o): how much more a stamped packet costs")
 	return cmd
 }
 
-// report prints all rows, and returns whether no target is missed.
-func report(rounds int) (ok bool, err error) {
-	rows, err := Run(rounds)
+// show prints all rows.
+func show(ctx context.Context, rounds int) error {
+	rows, err := Run(ctx, rounds)
 	if err != nil {
-		return false, err
+		return err
 	}
-	ok = true
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROGRAM\tPACKET\tNS OVER EMPTY\tTARGET\t")
+	report := compare.NewReport(os.Stdout)
+	t := report.Table("PROGRAM\tPACKET\tNS OVER EMPTY\tTARGET\t\t")
 	for _, r := range rows {
-		target, verdict := "-", ""
-		if r.Target != 0 {
-			target, verdict = fmt.Sprintf("<= %.0f", r.Target), "ok"
+		verdict := compare.None
+		if r.limit != nil {
+			verdict = t.Judge(*r.limit, r.Ns, r.rounds)
 		}
-		if !r.Ok() {
-			verdict, ok = "MISSED", false
-		}
-		fmt.Fprintf(w, "%s\t%s\t%.0f\t%s\t%s\n", r.Program, r.Packet, r.Ns, target, verdict)
+		t.Row("%s\t%s\t%.0f\t%s", r.Program, r.Packet, r.Ns, verdict)
 	}
-	return ok, w.Flush()
+	t.End()
+	return report.Err()
 }
 
-// A stamped packet may cost so much more than before, in nanoseconds.
-const mostMore = 6
+// mostMore is how much more a stamped packet may cost than before, in nanoseconds.
+var mostMore = compare.AtMost(6, "%.0f")
 
 // comparedRounds is how often both versions are compared; the median counts.
 const comparedRounds = 7
 
-// compare prints the cost of stamped packets next to that of an earlier version.
-func compare(file string) (ok bool, err error) {
-	changes, err := Against(file, comparedRounds)
+// showChanges prints the cost of stamped packets next to that of an earlier version.
+func showChanges(ctx context.Context, file string) error {
+	changes, err := against(ctx, file, comparedRounds)
 	if err != nil {
-		return false, err
+		return err
 	}
-	ok = true
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROGRAM\tPACKET\tBEFORE\tNOW\tMORE\tROUNDS\tTARGET\t")
-	for i := range changes {
-		c := &changes[i]
-		verdict := "ok"
-		if c.Change() > mostMore {
-			verdict, ok = "MISSED", false
-		}
-		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f..%.0f\t<= %d %s\t\n", c.Program, c.Packet, c.Before, c.Ns, c.Change(),
-			slices.Min(c.Changes), slices.Max(c.Changes), mostMore, verdict)
+	report := compare.NewReport(os.Stdout)
+	t := report.Table("PROGRAM\tPACKET\tBEFORE\tNOW\tMORE\tROUNDS\tTARGET\t\t")
+	for _, c := range changes {
+		t.Row("%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s", c.now.Program, c.now.Packet, c.before.Ns, c.now.Ns, c.more.Median(), c.more.Span("%.0f"), t.Median(mostMore, c.more))
 	}
-	return ok, w.Flush()
+	t.End()
+	return report.Err()
 }

@@ -4,6 +4,14 @@
 // ACKs and NAKs the other, with valid ICRCs and every payload byte checked. It
 // loads topologies without a virtual machine or RDMA hardware.
 //
+// It is independent of the engine, for two reasons. The packets pass the kernel
+// stack, the egress program and the pacer, as those of Linux rxe do. The engine sends by
+// AF_XDP, paces and stamps by itself, and takes no such path. And it is a second
+// opinion on the wire: it has its own sender and responder of RC, so that it judges
+// what the data plane does to packets of another implementation (order, options,
+// ICRCs, bytes) where two engines could share a fault. Only the codec of
+// package rocev2 is the same, which scapy and tshark judge.
+//
 // It speaks the part of RC that a bulk writer shows on the wire: WRITE FIRST,
 // MIDDLE, LAST and ONLY, AckReq on the last packet of a message and every few in
 // between, coalesced ACKs, one PSN sequence NAK per gap, go-back-N. There is no

@@ -8,7 +8,7 @@ package load
 // request with an ACK that echoes its stamp.
 //
 // It loads what grows with the number of destinations (tables, agent). It does
-// not load what grows with bandwidth; Sender does.
+// not load what grows with bandwidth; Endpoint.Send does.
 
 import (
 	"context"

@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -39,7 +39,7 @@ func DemoCommand() *cobra.Command {
 		Short: "Show two hosts and a bottleneck, without the product and with it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return status.Failure(demoRun(cmd.Context(), bin, time.Duration(seconds)*time.Second))
+			return compare.Failure(demoRun(cmd.Context(), bin, time.Duration(seconds)*time.Second))
 		},
 	}
 	cmd.Flags().StringVar(&bin, "bin", "bin/softroce-xdp", "the product's binary")

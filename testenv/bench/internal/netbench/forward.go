@@ -11,25 +11,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 const (
-	// forwardTarget is the share of goodput and decisions that must be left.
-	forwardTarget = 0.97
-
 	forwardBottleneck = 200e6 // bit/s, between the router and the second host
 	attachRate        = "1G"
 )
+
+// forwardTarget is the share of goodput and decisions that must be left.
+var forwardTarget = compare.AtLeast(0.97, "%.2f")
 
 // ForwardCommand is the subcommand of bench.
 func ForwardCommand() *cobra.Command {
@@ -40,7 +39,7 @@ func ForwardCommand() *cobra.Command {
 		Short: "Compare traffic through an attached router with traffic through one that is not attached",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return status.Verdict(forwardRun(cmd.Context(), bin, rounds, each))
+			return compare.Failure(forwardRun(cmd.Context(), bin, rounds, each))
 		},
 	}
 	f := cmd.Flags()
@@ -50,71 +49,68 @@ func ForwardCommand() *cobra.Command {
 	return cmd
 }
 
-// forwardFigures are those of one router, one value for each round.
-type forwardFigures struct {
-	name                                  string
-	goodput, decisions, retransmits, naks []float64
-}
+// forwardFigures are those of a flow. decisions are in a second.
+type forwardFigures struct{ goodput, decisions, retransmits, naks float64 }
 
-func forwardRun(ctx context.Context, bin string, rounds, each int) (ok bool, err error) {
+func forwardRun(ctx context.Context, bin string, rounds, each int) (err error) {
 	if rounds < 1 || each < 1 {
-		return false, errors.New("--rounds and --seconds must be at least 1")
+		return errors.New("--rounds and --seconds must be at least 1")
 	}
 	if bin, err = filepath.Abs(bin); err != nil {
-		return false, err
+		return err
 	}
 	top, err := topo.New(topo.Spec{StaticNeighbours: true, Hosts: []topo.HostSpec{
 		{Name: "e"}, {Name: "r"}, {Name: "f", Bottleneck: &topo.Bottleneck{RateBPS: forwardBottleneck, LimitTime: 20 * time.Millisecond}}}})
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, top.Close()) }()
 	if err := topo.RouteVia(top.Host(2), top.Host(1), top.Host(3)); err != nil {
-		return false, err
+		return err
 	}
 	dir, err := os.MkdirTemp("", "forwardbench-")
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	hosts, detach, err := engines.Attach(top, bin, dir, "--rate", attachRate)
 	defer func() { err = errors.Join(err, detach()) }()
 	if err != nil {
-		return false, err
+		return err
 	}
 	from, to, err := ends(top)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer from.Close()
 	defer to.Close()
 	att, err := loader.Open(topo.IfName, hosts[0].LoaderOptions())
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer att.Close()
 
-	plain, attached := &forwardFigures{name: "not attached"}, &forwardFigures{name: "attached"}
 	m := measurement{from: from, to: top.Host(3), att: att, each: time.Duration(each) * time.Second}
 	// The first flow finds the rate.
-	if err := m.flow(ctx, &forwardFigures{}); err != nil {
-		return false, err
+	if _, err := m.flow(ctx); err != nil {
+		return err
 	}
-	for i := range rounds {
-		for j := range 2 {
-			f, what := attached, "attach"
-			if (i+j)%2 == 0 {
-				f, what = plain, "detach"
-			}
+	var candidates []compare.Candidate[forwardFigures]
+	for _, what := range []string{"detach", "attach"} {
+		candidates = append(candidates, compare.Candidate[forwardFigures]{Name: what + "ed router", Measure: func(ctx context.Context) (f forwardFigures, err error) {
 			if err := m.router(hosts[1], what); err != nil {
-				return false, err
+				return f, err
 			}
-			if err := m.flow(ctx, f); err != nil {
-				return false, fmt.Errorf("router %s: %w", f.name, err)
-			}
-		}
+			return m.flow(ctx)
+		}})
 	}
-	return forwardReport(plain, attached), nil
+	runs, err := compare.Turns(ctx, rounds, candidates...)
+	if err != nil {
+		return err
+	}
+	r := compare.NewReport(os.Stdout)
+	forwardReport(r, runs[0], runs[1])
+	return r.Err()
 }
 
 func ends(top *topo.Topology) (from, to *load.Endpoint, err error) {
@@ -153,43 +149,52 @@ func (m *measurement) router(r *engines.Host, what string) error {
 	return nil
 }
 
-// flow sends for the time of a measurement, and adds its figures.
-func (m *measurement) flow(ctx context.Context, f *forwardFigures) error {
+// flow sends for the time of a measurement.
+func (m *measurement) flow(ctx context.Context) (f forwardFigures, err error) {
 	decisions := func() (uint32, error) {
 		r, _, err := m.att.Lookup(m.to.IPv4())
 		return r.Regs.Policy.Decisions, err
 	}
 	before, err := decisions()
 	if err != nil {
-		return err
+		return f, err
 	}
 	r, err := m.from.Send(ctx, load.Flow{To: m.to.IPv4(), Duration: m.each, GiveUp: time.Minute})
 	if err != nil {
-		return err
+		return f, err
 	}
 	after, err := decisions()
-	if err != nil {
-		return err
-	}
-	f.goodput = append(f.goodput, r.GoodputBPS)
-	f.decisions = append(f.decisions, float64(after-before)/r.Elapsed.Seconds())
-	f.retransmits = append(f.retransmits, float64(r.Retransmits))
-	f.naks = append(f.naks, float64(r.NAKs))
-	return nil
+	return forwardFigures{
+		goodput: r.GoodputBPS / 1e6, decisions: float64(after-before) / r.Elapsed.Seconds(),
+		retransmits: float64(r.Retransmits), naks: float64(r.NAKs),
+	}, err
 }
 
-func forwardReport(plain, attached *forwardFigures) (ok bool) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ROUTER\tMBIT/S\tDECISIONS/S\tNAKS\tRETRANSMITS\t")
-	for _, f := range []*forwardFigures{plain, attached} {
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.0f\t%.0f\t\n", f.name, status.Median(f.goodput)/1e6, status.Median(f.decisions), status.Median(f.naks), status.Median(f.retransmits))
+// forwardReport prints the medians, and the ratios of medians.
+func forwardReport(r *compare.Report, plain, attached compare.Runs[forwardFigures]) {
+	figures := []func(forwardFigures) float64{
+		func(f forwardFigures) float64 { return f.goodput },
+		func(f forwardFigures) float64 { return f.decisions },
+		func(f forwardFigures) float64 { return f.naks },
+		func(f forwardFigures) float64 { return f.retransmits },
 	}
-	goodput, decisions := status.Median(attached.goodput)/status.Median(plain.goodput), status.Median(attached.decisions)/status.Median(plain.decisions)
-	verdict := "ok"
-	if ok = goodput >= forwardTarget && decisions >= forwardTarget; !ok {
-		verdict = "MISSED"
+	t := r.Table("ROUTER\tMBIT/S\tDECISIONS/S\tNAKS\tRETRANSMITS\t")
+	for _, x := range []struct {
+		name string
+		runs compare.Runs[forwardFigures]
+	}{{"not attached", plain}, {"attached", attached}} {
+		var v [4]float64
+		for i, f := range figures {
+			v[i] = x.runs.Series(f).Median()
+		}
+		t.Row("%s\t%.1f\t%.1f\t%.0f\t%.0f", x.name, v[0], v[1], v[2], v[3])
 	}
-	fmt.Fprintf(w, "attached over not attached\t%.3f\t%.3f\t\t\t>= %.2f %s\n", goodput, decisions, forwardTarget, verdict)
-	w.Flush()
-	return ok
+	t.End()
+	t = r.Titled("Attached over not attached", "FIGURE\tRATIO\tROUNDS\tTARGET\t\t")
+	for i, name := range []string{"goodput", "decisions"} {
+		a, b := attached.Series(figures[i]), plain.Series(figures[i])
+		ratio, rounds := a.Median()/b.Median(), a.Over(b)
+		t.Row("%s\t%.3f\t%s\t%s", name, ratio, rounds.Span("%.3f"), t.Judge(forwardTarget, ratio, rounds))
+	}
+	t.End()
 }

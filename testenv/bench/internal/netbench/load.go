@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 )
 
@@ -56,7 +56,7 @@ func (c *common) open(pick func() (netip.Addr, error)) (*load.Endpoint, error) {
 		err = fmt.Errorf("%w; another RoCEv2 endpoint (rxe or bench load) listens on %s already", err, c.Local)
 	}
 	if err != nil {
-		return nil, status.Failure(err)
+		return nil, compare.Failure(err)
 	}
 	return ep, nil
 }
@@ -75,7 +75,7 @@ func LoadCommand() *cobra.Command {
 func ownAddress() (netip.Addr, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return netip.Addr{}, status.Failure(err)
+		return netip.Addr{}, compare.Failure(err)
 	}
 	var v4, v6 []netip.Addr
 	for _, a := range addrs {
@@ -103,7 +103,7 @@ func sourceFor(to netip.Addr) (netip.Addr, error) {
 	// Connecting a UDP socket looks the route up and sends nothing.
 	c, err := net.Dial("udp", netip.AddrPortFrom(to, rocev2.UDPPort).String())
 	if err != nil {
-		return netip.Addr{}, status.Failure(err)
+		return netip.Addr{}, compare.Failure(err)
 	}
 	defer c.Close()
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil

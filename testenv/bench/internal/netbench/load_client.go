@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 )
 
@@ -38,7 +38,7 @@ func newClient() *cobra.Command {
 			p := &printer{cmd: cmd, json: c.json}
 			err = sendAll(cmd, ep, dests, fl, p, quiet)
 			if closeErr := ep.Close(); err == nil && closeErr != nil {
-				err = status.Failure(closeErr)
+				err = compare.Failure(closeErr)
 			}
 			return err
 		},
@@ -81,7 +81,7 @@ func sendAll(cmd *cobra.Command, ep *load.Endpoint, dests []netip.Addr, fl load.
 	}
 	wg.Wait()
 	if err := errors.Join(append(errs, p.err)...); err != nil {
-		return status.Failure(err)
+		return compare.Failure(err)
 	}
 	return nil
 }

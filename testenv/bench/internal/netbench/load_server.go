@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 )
 
@@ -32,7 +32,7 @@ func newServer() *cobra.Command {
 			fmt.Fprintf(cmd.ErrOrStderr(), "listening on %s\n", c.Local)
 			err = serve(cmd, ep, &c, duration)
 			if closeErr := ep.Close(); err == nil && closeErr != nil {
-				err = status.Failure(closeErr)
+				err = compare.Failure(closeErr)
 			}
 			return err
 		},
@@ -85,13 +85,13 @@ func serve(cmd *cobra.Command, ep *load.Endpoint, c *common, duration time.Durat
 				BPS: float64(r.Bytes-before[from].Bytes) * 8 / now.Sub(last).Seconds(),
 			}
 			if err := a.print(cmd.OutOrStdout(), c.json); err != nil {
-				return status.Failure(err)
+				return compare.Failure(err)
 			}
 		}
 		before, last = got, now
 		if !running {
 			if damaged > 0 {
-				return status.Failure(fmt.Errorf("%d packets held the wrong data", damaged))
+				return compare.Failure(fmt.Errorf("%d packets held the wrong data", damaged))
 			}
 			return nil
 		}

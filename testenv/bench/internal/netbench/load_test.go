@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -23,7 +23,7 @@ const asCommand = "ROCELOAD_TEST_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
-		os.Exit(status.Run(LoadCommand()))
+		os.Exit(compare.Run(LoadCommand()))
 	}
 	os.Exit(m.Run())
 }

@@ -13,17 +13,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
-type options struct {
+type rxeOptions struct {
 	bin     string
 	rounds  int
 	seconds int
@@ -36,12 +34,12 @@ type options struct {
 
 // RxeCommand is the subcommand of bench.
 func RxeCommand() *cobra.Command {
-	var o options
+	var o rxeOptions
 	cmd := &cobra.Command{
 		Use:   "rxe",
 		Short: "Compare rxe and the engine between the same two virtual machines",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return status.Verdict(rxeRun(cmd.Context(), o)) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return compare.Failure(rxeRun(cmd.Context(), o)) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.bin, "bin", "bin/softroce-xdp", "the product's static binary")
@@ -57,49 +55,54 @@ func RxeCommand() *cobra.Command {
 
 // The table.
 var (
-	operations = []string{"write", "send", "read"}
-	sizes      = []int{4 << 10, 64 << 10, 1 << 20}
+	rxeOperations = []string{"write", "send", "read"}
+	rxeSizes      = []int{4 << 10, 64 << 10, 1 << 20}
 )
 
-// parts are what is measured.
-var parts = []struct {
+// rxeParts are what is measured. Each gives the bit/s of all rows.
+var rxeParts = []struct {
 	name    string
-	measure func(*bench, context.Context, []*row) error
+	measure func(*rxeBench, context.Context) ([]float64, error)
 }{
-	{"rxe", (*bench).rxe},
-	{"engine", func(b *bench, ctx context.Context, rows []*row) error {
-		return b.engine(ctx, rows, func(r *row, bps float64) { r.engine = append(r.engine, bps) })
-	}},
-	{"engine at a fixed rate", func(b *bench, ctx context.Context, rows []*row) error {
-		return b.engine(ctx, rows, func(r *row, bps float64) { r.fixed = append(r.fixed, bps) }, "--policy", "mode=fixed")
+	{"rxe", (*rxeBench).rxe},
+	{"engine", func(b *rxeBench, ctx context.Context) ([]float64, error) { return b.engine(ctx) }},
+	{"engine at a fixed rate", func(b *rxeBench, ctx context.Context) ([]float64, error) {
+		return b.engine(ctx, "--policy", "mode=fixed")
 	}},
 }
 
 // depthOf is how many messages of a size are outstanding.
-func (o options) depthOf(size int) int { return max(1, min(o.depth, 4<<20/size)) }
+func (o rxeOptions) depthOf(size int) int { return max(1, min(o.depth, 4<<20/size)) }
 
-// row is one line: the figures of all rounds, in bit/s.
-type row struct {
-	op     string
-	size   int
-	rxe    []float64
-	engine []float64 // attached without further flags
-	fixed  []float64 // attached at a fixed rate, without congestion control
+// rxeRow is one line of the table.
+type rxeRow struct {
+	op   string
+	size int
 }
 
-func rxeRun(ctx context.Context, o options) (ok bool, err error) {
+// rxeRows are all of them.
+func rxeRows() (all []rxeRow) {
+	for _, op := range rxeOperations {
+		for _, size := range rxeSizes {
+			all = append(all, rxeRow{op, size})
+		}
+	}
+	return all
+}
+
+func rxeRun(ctx context.Context, o rxeOptions) (err error) {
 	if o.rounds < 1 || o.seconds < 1 {
-		return false, errors.New("--rounds and --seconds must be at least 1")
+		return errors.New("--rounds and --seconds must be at least 1")
 	}
 	if err := rxepeer.CheckHost(); err != nil {
-		return false, err
+		return err
 	}
 	if o.bin, err = filepath.Abs(o.bin); err != nil {
-		return false, err
+		return err
 	}
 	net, err := rxepeer.NewNet(o.mtu)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, net.Close()) }()
 	var configs []rxepeer.Config
@@ -111,61 +114,51 @@ func rxeRun(ctx context.Context, o options) (ok bool, err error) {
 	}
 	vms, err := rxepeer.BootAll(ctx, configs...)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() {
 		for _, vm := range vms {
 			err = errors.Join(err, vm.Close())
 		}
 	}()
-	b := bench{options: o, client: vms[0], server: vms[1]}
+	b := rxeBench{rxeOptions: o, client: vms[0], server: vms[1]}
 	if b.route, err = rxepeer.RouteTo(ctx, b.server, b.client, false); err != nil {
-		return false, err
+		return err
 	}
-	var rows []*row
-	for _, op := range operations {
-		for _, size := range sizes {
-			rows = append(rows, &row{op: op, size: size})
-		}
+	var candidates []compare.Candidate[[]float64]
+	for _, p := range rxeParts {
+		candidates = append(candidates, compare.Candidate[[]float64]{Name: p.name, Measure: func(ctx context.Context) ([]float64, error) {
+			fmt.Fprintf(os.Stderr, "%s\n", p.name)
+			return p.measure(&b, ctx)
+		}})
 	}
-	// Taking turns, and each first once in a while: what else the host does hits both alike.
-	for round := range o.rounds {
-		for turn := range parts {
-			p := parts[(round+turn)%len(parts)]
-			fmt.Fprintf(os.Stderr, "round %d: %s\n", round+1, p.name)
-			if err := p.measure(&b, ctx, rows); err != nil {
-				return false, fmt.Errorf("%s: %w", p.name, err)
-			}
-		}
+	runs, err := compare.Turns(ctx, o.rounds, candidates...)
+	if err != nil {
+		return err
 	}
-	fmt.Printf("Linux %s in two machines of %d CPU, MTU %d, path MTU %d, one queue pair, %d messages or 4 MB outstanding, median of %d rounds of %d s\n\n",
+	r := compare.NewReport(os.Stdout)
+	r.Print("Linux %s in two machines of %d CPU, MTU %d, path MTU %d, one queue pair, %d messages or 4 MB outstanding, median of %d rounds of %d s\n\n",
 		b.client.Kernel, o.cpus, o.mtu, o.pmtu, o.depth, o.rounds, o.seconds)
-	return rxeReport(rows), nil
+	rxeReport(r, runs)
+	return r.Err()
 }
 
 // rxeTarget is the least ratio of the engine to rxe.
-const rxeTarget = 1.0
+var rxeTarget = compare.AtLeast(1, "%.1f")
 
-func rxeReport(rows []*row) (ok bool) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MBIT/S\tSIZE\tRXE\tMIN..MAX\tENGINE\tMIN..MAX\tRATIO\tTARGET\tAT A FIXED RATE\tMIN..MAX\tRATIO\t")
-	ok = true
-	for _, r := range rows {
-		verdict := "ok"
-		ratio := status.Median(r.engine) / status.Median(r.rxe)
-		if ratio < rxeTarget {
-			ok, verdict = false, "MISSED"
+// rxeReport prints the medians of the runs of parts, and the ratios of medians.
+func rxeReport(r *compare.Report, runs []compare.Runs[[]float64]) {
+	t := r.Table("MBIT/S\tSIZE\tRXE\tMIN TO MAX\tENGINE\tMIN TO MAX\tRATIO\tTARGET\t\tAT A FIXED RATE\tMIN TO MAX\tRATIO\t")
+	for i, x := range rxeRows() {
+		of := func(part int) compare.Series {
+			return runs[part].Series(func(bps []float64) float64 { return bps[i] / 1e6 })
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.2f\t>= %.1f %s\t%s\t%.2f\t\n", r.op, r.size,
-			rxeFigures(r.rxe), rxeFigures(r.engine), ratio, rxeTarget, verdict, rxeFigures(r.fixed), status.Median(r.fixed)/status.Median(r.rxe))
+		rxe, engine, fixed := of(0), of(1), of(2)
+		ratio := engine.Median() / rxe.Median()
+		t.Row("%s\t%d\t%.1f\t%s\t%.1f\t%s\t%.2f\t%s\t%.1f\t%s\t%.2f", x.op, x.size, rxe.Median(), rxe.Span("%.1f"), engine.Median(), engine.Span("%.1f"),
+			ratio, t.Judge(rxeTarget, ratio, engine.Over(rxe)), fixed.Median(), fixed.Span("%.1f"), fixed.Median()/rxe.Median())
 	}
-	w.Flush()
-	return ok
-}
-
-// rxeFigures are the median, and the extremes in a column of their own.
-func rxeFigures(bps []float64) string {
-	return fmt.Sprintf("%.1f\t%.1f..%.1f", status.Median(bps)/1e6, slices.Min(bps)/1e6, slices.Max(bps)/1e6)
+	t.End()
 }
 
 // warmup of the engine's measurements; perftest has none that it would not count.

@@ -16,8 +16,8 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
-type bench struct {
-	options
+type rxeBench struct {
+	rxeOptions
 	client, server *rxepeer.VM
 	route          rxepeer.Route
 }
@@ -31,8 +31,8 @@ const (
 )
 
 // rxe measures all rows with perftest.
-func (b *bench) rxe(ctx context.Context, rows []*row) error {
-	for _, r := range rows {
+func (b *rxeBench) rxe(ctx context.Context) (bps []float64, err error) {
+	for _, r := range rxeRows() {
 		argv := []string{
 			"ib_" + r.op + "_bw", "-s", strconv.Itoa(r.size), "-m", strconv.Itoa(b.pmtu), "-t", strconv.Itoa(b.depthOf(r.size)),
 			"-D", strconv.Itoa(b.seconds), "-u", "17", "--report_gbits", "-F",
@@ -47,15 +47,15 @@ func (b *bench) rxe(ctx context.Context, rows []*row) error {
 		}
 		out, err := b.server.Exchange(ctx, b.client, x)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		gbits, err := average(out.Client.Stdout, r.size)
 		if err != nil {
-			return fmt.Errorf("%s of %d: %w", r.op, r.size, err)
+			return nil, fmt.Errorf("%s of %d: %w", r.op, r.size, err)
 		}
-		r.rxe = append(r.rxe, gbits*1e9)
+		bps = append(bps, gbits*1e9)
 	}
-	return nil
+	return bps, nil
 }
 
 // average reads perftest's line "#bytes #iterations BW-peak BW-average MsgRate".
@@ -70,11 +70,11 @@ func average(out string, size int) (float64, error) {
 }
 
 // engine attaches the product with these flags in both machines, measures all rows, and detaches it.
-func (b *bench) engine(ctx context.Context, rows []*row, result func(*row, float64), flags ...string) (err error) {
+func (b *rxeBench) engine(ctx context.Context, flags ...string) (bps []float64, err error) {
 	for _, vm := range []*rxepeer.VM{b.server, b.client} {
 		argv := append([]string{rxeProduct, "attach", iface}, flags...)
 		if _, err := vm.Run(ctx, argv...); err != nil {
-			return err
+			return nil, err
 		}
 		defer func() {
 			_, derr := vm.Run(context.WithoutCancel(ctx), rxeProduct, "detach", iface)
@@ -83,7 +83,7 @@ func (b *bench) engine(ctx context.Context, rows []*row, result func(*row, float
 	}
 	server, err := b.server.StartCmd(ctx, rxepeer.Cmd{Argv: []string{rxeProduct, "perf", "server"}, Timeout: time.Hour})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { // before detach
 		_ = server.Signal(unix.SIGINT)
@@ -91,9 +91,9 @@ func (b *bench) engine(ctx context.Context, rows []*row, result func(*row, float
 		err = errors.Join(err, werr)
 	}()
 	if err := server.AwaitReady(ctx, rxepeer.Readiness{TCPPort: enginePort}); err != nil {
-		return err
+		return nil, err
 	}
-	for _, r := range rows {
+	for _, r := range rxeRows() {
 		res, err := b.client.RunCmd(ctx, rxepeer.Cmd{Timeout: 2 * time.Minute, Argv: []string{
 			rxeProduct, "perf", r.op, b.route.Control.String(), "--size", strconv.Itoa(r.size), "--mtu", strconv.Itoa(b.pmtu),
 			"--depth", strconv.Itoa(b.depthOf(r.size)), "--duration", (time.Duration(b.seconds) * time.Second).String(),
@@ -101,23 +101,23 @@ func (b *bench) engine(ctx context.Context, rows []*row, result func(*row, float
 		}})
 		if err != nil {
 			out, errOut := server.Output()
-			return fmt.Errorf("%w\nthe server said:\n%s%s", err, out, errOut)
+			return nil, fmt.Errorf("%w\nthe server said:\n%s%s", err, out, errOut)
 		}
 		var got struct {
 			Bps  uint64 `json:"bits_per_second"`
 			PMTU int    `json:"path_mtu"`
 		}
 		if err := json.Unmarshal([]byte(res.Stdout), &got); err != nil {
-			return fmt.Errorf("%w in %q", err, res.Stdout)
+			return nil, fmt.Errorf("%w in %q", err, res.Stdout)
 		}
 		if got.PMTU != b.pmtu {
-			return fmt.Errorf("the path MTU was %d, not %d", got.PMTU, b.pmtu)
+			return nil, fmt.Errorf("the path MTU was %d, not %d", got.PMTU, b.pmtu)
 		}
-		result(r, float64(got.Bps))
+		bps = append(bps, float64(got.Bps))
 		if b.verbose {
 			table, _ := b.client.Run(ctx, rxeProduct, "table", iface, "--json")
 			fmt.Printf("%s %d\n%s\n%s\n", r.op, r.size, res.Stdout, table.Stdout)
 		}
 	}
-	return nil
+	return bps, nil
 }

@@ -4,7 +4,7 @@ package netbench
 
 // `bench sweep` runs `softroce-xdp perf` between two hosts of a topology over many combinations of
 // operation, service, size, MTU, PMTU, queue pairs and depth. Every run must end within its bound, and a
-// reliable one must send at most MostSent packets for each that is delivered. UC and UD send every packet
+// reliable one must send at most mostSent packets for each that is delivered. UC and UD send every packet
 // once; what arrives of that is shown and not judged, as nothing tells them that a receiver is too slow.
 
 import (
@@ -24,59 +24,59 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
-// MostSent is how many packets may be sent for one that is delivered.
-const MostSent = 1.05
+// mostSent is how many packets may be sent for one that is delivered.
+const mostSent = 1.05
 
 // fewPackets is how many packets sent again are no verdict, whatever the ratio: probes of a run that
 // sends hardly anything on a machine that stops it.
 const fewPackets = 50
 
-// Result is what came of a case.
-type Result struct {
-	Case     Case
-	Took     time.Duration
-	Messages uint64
-	Gbps     float64
-	Packets  uint64  // data packets, both hosts
-	Again    uint64  // packets of Packets that were sent before
-	Arrived  float64 // share of the messages; less than 1 with UC and UD only
-	Err      error
+// sweepResult is what came of a case.
+type sweepResult struct {
+	sweepCase
+	took     time.Duration
+	messages uint64
+	gbps     float64
+	packets  uint64  // of data, both hosts
+	again    uint64  // of these, sent before
+	arrived  float64 // share of the messages; less than 1 with UC and UD only
+	err      error
 }
 
-// Sent is the number of packets sent for one that is delivered.
-func (r *Result) Sent() float64 {
-	if r.Packets <= r.Again {
+// sent is the number of packets sent for one that is delivered.
+func (r *sweepResult) sent() float64 {
+	if r.packets <= r.again {
 		return 1
 	}
-	return float64(r.Packets) / float64(r.Packets-r.Again)
+	return float64(r.packets) / float64(r.packets-r.again)
 }
 
-// Miss says what is wrong with the result; nil: nothing.
-func (r *Result) Miss() error {
+// miss says what is wrong with the result; nil: nothing.
+func (r *sweepResult) miss() error {
 	switch {
-	case r.Err != nil:
-		return r.Err
-	case r.Messages == 0:
+	case r.err != nil:
+		return r.err
+	case r.messages == 0:
 		return errors.New("no message was counted")
-	case r.Sent() > MostSent && r.Again > fewPackets:
-		return fmt.Errorf("%.3f packets sent for one delivered, %.2f are allowed", r.Sent(), MostSent)
+	case r.sent() > mostSent && r.again > fewPackets:
+		return fmt.Errorf("%.3f packets sent for one delivered, %.2f are allowed", r.sent(), mostSent)
 	}
 	return nil
 }
 
-// Options say how to run the cases.
-type Options struct {
-	Bin      string        // the product's binary
-	Duration time.Duration // duration of the measurement
-	Bound    time.Duration // longest time of the whole run, from process start to end
+// sweepOptions say how to run the cases.
+type sweepOptions struct {
+	bin      string        // the product's binary
+	duration time.Duration // of the measurement
+	bound    time.Duration // of the whole run, from process start to end
 }
 
-// RunSweep runs the cases in their order and hands each result to report. Cases of one MTU in a row share
+// sweep runs the cases in their order and hands each result to report. Cases of one MTU in a row share
 // their hosts.
-func RunSweep(ctx context.Context, o Options, cases []Case, report func(Result)) (err error) {
+func sweep(ctx context.Context, o sweepOptions, cases []sweepCase, report func(sweepResult)) (err error) {
 	for len(cases) > 0 {
 		n := 1
-		for n < len(cases) && cases[n].MTU == cases[0].MTU {
+		for n < len(cases) && cases[n].mtu == cases[0].mtu {
 			n++
 		}
 		if err := o.runMTU(ctx, cases[:n], report); err != nil {
@@ -87,18 +87,18 @@ func RunSweep(ctx context.Context, o Options, cases []Case, report func(Result))
 	return nil
 }
 
-func (o Options) runMTU(ctx context.Context, cases []Case, report func(Result)) (err error) {
+func (o sweepOptions) runMTU(ctx context.Context, cases []sweepCase, report func(sweepResult)) (err error) {
 	dir, err := os.MkdirTemp("", "sweep-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	top, err := topo.New(topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true, MTU: cases[0].MTU})
+	top, err := topo.New(topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true, MTU: cases[0].mtu})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, top.Close()) }()
-	hosts, detach, err := engines.Attach(top, o.Bin, dir, "--rate", "40G")
+	hosts, detach, err := engines.Attach(top, o.bin, dir, "--rate", "40G")
 	defer func() { err = errors.Join(err, detach()) }()
 	if err != nil {
 		return err
@@ -117,9 +117,9 @@ func (o Options) runMTU(ctx context.Context, cases []Case, report func(Result)) 
 }
 
 // one runs a case against a server of its own: what one run leaves behind is none of the next.
-func (o Options) one(ctx context.Context, hosts []*engines.Host, dir string, c Case) (r Result, err error) {
-	r.Case = c
-	ctx, cancel := context.WithTimeout(ctx, o.Bound)
+func (o sweepOptions) one(ctx context.Context, hosts []*engines.Host, dir string, c sweepCase) (r sweepResult, err error) {
+	r.sweepCase = c
+	ctx, cancel := context.WithTimeout(ctx, o.bound)
 	defer cancel()
 	log, err := os.Create(filepath.Join(dir, "server.log"))
 	if err != nil {
@@ -138,22 +138,22 @@ func (o Options) one(ctx context.Context, hosts []*engines.Host, dir string, c C
 	for !listening(log.Name()) {
 		select {
 		case <-ctx.Done():
-			r.Err = fmt.Errorf("the server did not start within %v", o.Bound)
+			r.err = fmt.Errorf("the server did not start within %v", o.bound)
 			return r, nil
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	start := time.Now()
-	client := o.command(ctx, hosts[0], c.args(hosts[1].IPv4().String(), o.Duration)...)
+	client := o.command(ctx, hosts[0], c.args(hosts[1].IPv4().String(), o.duration)...)
 	out, err := client.Output()
-	r.Took = time.Since(start)
+	r.took = time.Since(start)
 	switch {
 	case ctx.Err() != nil:
-		r.Err = fmt.Errorf("it has not ended within %v", o.Bound)
+		r.err = fmt.Errorf("it has not ended within %v", o.bound)
 	case err != nil:
-		r.Err = failure(err)
+		r.err = failure(err)
 	default:
-		r.Err = r.parse(out)
+		r.err = r.parse(out)
 	}
 	return r, nil
 }
@@ -165,18 +165,18 @@ func listening(log string) bool {
 }
 
 // command is one of the product's on a host; it is killed when ctx ends.
-func (o Options) command(ctx context.Context, h *engines.Host, args ...string) *topo.Cmd {
+func (o sweepOptions) command(ctx context.Context, h *engines.Host, args ...string) *topo.Cmd {
 	l := h.LoaderOptions()
-	return h.CommandContext(ctx, o.Bin, append(args, "--pin-root", l.PinRoot, "--run-dir", l.RunDir)...)
+	return h.CommandContext(ctx, o.bin, append(args, "--pin-root", l.PinRoot, "--run-dir", l.RunDir)...)
 }
 
-func (c Case) args(server string, d time.Duration) []string {
+func (c sweepCase) args(server string, d time.Duration) []string {
 	args := []string{
-		"perf", c.Op, server, "--json", "--qps", fmt.Sprint(c.QPs), "--depth", fmt.Sprint(c.Depth), "--mtu", fmt.Sprint(c.PMTU),
+		"perf", c.op, server, "--json", "--qps", fmt.Sprint(c.qps), "--depth", fmt.Sprint(c.depth), "--mtu", fmt.Sprint(c.pmtu),
 		"--duration", d.String(), "--warmup", "0s",
 	}
-	if c.Op != "fetch-add" && c.Op != "compare-swap" {
-		args = append(args, "--size", fmt.Sprint(c.Size), "--service", c.Service)
+	if c.op != "fetch-add" && c.op != "compare-swap" {
+		args = append(args, "--size", fmt.Sprint(c.size), "--service", c.service)
 	}
 	return args
 }
@@ -192,7 +192,7 @@ func failure(err error) error {
 }
 
 // parse takes what perf --json prints.
-func (r *Result) parse(out []byte) error {
+func (r *sweepResult) parse(out []byte) error {
 	var p struct {
 		Messages  uint64            `json:"messages"`
 		Bps       uint64            `json:"bits_per_second"`
@@ -204,10 +204,10 @@ func (r *Result) parse(out []byte) error {
 	if err := json.Unmarshal(out, &p); err != nil {
 		return fmt.Errorf("perf printed no JSON: %w", err)
 	}
-	r.Messages, r.Gbps, r.Arrived = p.Messages, float64(p.Bps)/1e9, float64(p.Received)/float64(max(p.Sent, 1))
+	r.messages, r.gbps, r.arrived = p.Messages, float64(p.Bps)/1e9, float64(p.Received)/float64(max(p.Sent, 1))
 	for _, side := range []map[string]uint64{p.Counters, p.PeerCount} {
-		r.Packets += side["tx_data_pkts"]
-		r.Again += side["tx_retransmits"]
+		r.packets += side["tx_data_pkts"]
+		r.again += side["tx_retransmits"]
 	}
 	return nil
 }

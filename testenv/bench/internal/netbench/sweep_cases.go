@@ -7,19 +7,19 @@ import (
 	"math/rand/v2"
 )
 
-// Case is one run of perf.
-type Case struct {
-	MTU     int // MTU of the link
-	Service string
-	Op      string
-	Size    int
-	PMTU    int
-	QPs     int
-	Depth   int
+// sweepCase is one run of perf.
+type sweepCase struct {
+	mtu     int // of the link
+	service string
+	op      string
+	size    int
+	pmtu    int
+	qps     int
+	depth   int
 }
 
-func (c Case) String() string {
-	return fmt.Sprintf("%s %s, %d bytes, MTU %d, PMTU %d, %d queue pairs, depth %d", c.Service, c.Op, c.Size, c.MTU, c.PMTU, c.QPs, c.Depth)
+func (c sweepCase) String() string {
+	return fmt.Sprintf("%s %s, %d bytes, MTU %d, PMTU %d, %d queue pairs, depth %d", c.service, c.op, c.size, c.mtu, c.pmtu, c.qps, c.depth)
 }
 
 // The values of each dimension. Odd sizes end in a short packet; 1000 queue pairs with a depth of
@@ -42,27 +42,27 @@ const (
 )
 
 // valid reports whether perf takes the case.
-func (c Case) valid() bool {
-	atomic := c.Op == "fetch-add" || c.Op == "compare-swap"
-	return c.PMTU+headers <= c.MTU && (!atomic || c.Size == 8) && (c.Service != "ud" || c.Size <= c.PMTU) &&
-		c.Size*c.QPs <= memories
+func (c sweepCase) valid() bool {
+	atomic := c.op == "fetch-add" || c.op == "compare-swap"
+	return c.pmtu+headers <= c.mtu && (!atomic || c.size == 8) && (c.service != "ud" || c.size <= c.pmtu) &&
+		c.size*c.qps <= memories
 }
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-func random(r *rand.Rand) Case {
+func random(r *rand.Rand) sweepCase {
 	op := pick(r, sweepOperations)
-	c := Case{MTU: pick(r, mtus), Service: op[0], Op: op[1], Size: pick(r, sweepSizes), PMTU: pick(r, pmtus), QPs: pick(r, qps), Depth: pick(r, depths)}
-	if c.Op == "fetch-add" || c.Op == "compare-swap" {
-		c.Size = 8
+	c := sweepCase{mtu: pick(r, mtus), service: op[0], op: op[1], size: pick(r, sweepSizes), pmtu: pick(r, pmtus), qps: pick(r, qps), depth: pick(r, depths)}
+	if c.op == "fetch-add" || c.op == "compare-swap" {
+		c.size = 8
 	}
 	return c
 }
 
 // pairs are all combinations of two of the case's values.
-func (c Case) pairs() (out []string) {
+func (c sweepCase) pairs() (out []string) {
 	v := []string{
-		fmt.Sprint("m", c.MTU), c.Service + c.Op, fmt.Sprint("s", c.Size), fmt.Sprint("p", c.PMTU), fmt.Sprint("q", c.QPs), fmt.Sprint("d", c.Depth),
+		fmt.Sprint("m", c.mtu), c.service + c.op, fmt.Sprint("s", c.size), fmt.Sprint("p", c.pmtu), fmt.Sprint("q", c.qps), fmt.Sprint("d", c.depth),
 	}
 	for i := range v {
 		for j := range i {
@@ -75,14 +75,14 @@ func (c Case) pairs() (out []string) {
 // candidates is how many random cases are looked at for each one that is taken.
 const candidates = 300
 
-// Pairwise returns cases in which every combination of any two values occurs, as far as perf takes
+// pairwise returns cases in which every combination of any two values occurs, as far as perf takes
 // it: what goes wrong mostly needs no more than two. The same cases each time, by MTU.
-func Pairwise() []Case {
+func pairwise() []sweepCase {
 	r := rand.New(rand.NewPCG(4, 2))
 	seen := map[string]bool{}
-	byMTU := map[int][]Case{}
+	byMTU := map[int][]sweepCase{}
 	for {
-		var best Case
+		var best sweepCase
 		most := 0
 		for range candidates {
 			c := random(r)
@@ -105,30 +105,30 @@ func Pairwise() []Case {
 		for _, p := range best.pairs() {
 			seen[p] = true
 		}
-		byMTU[best.MTU] = append(byMTU[best.MTU], best)
+		byMTU[best.mtu] = append(byMTU[best.mtu], best)
 	}
-	var out []Case
+	var out []sweepCase
 	for _, m := range mtus {
-		out = append(out, Known(m)...)
+		out = append(out, known(m)...)
 		out = append(out, byMTU[m]...)
 	}
 	return out
 }
 
-// Known are cases that went wrong once: the engine did not come to the end of a turn, or sent
+// known are cases that went wrong once: the engine did not come to the end of a turn, or sent
 // almost everything twice.
-func Known(mtu int) []Case {
+func known(mtu int) []sweepCase {
 	if mtu < 4096+headers {
-		return []Case{
-			{MTU: mtu, Service: "rc", Op: "write", Size: 4096, PMTU: 1024, QPs: 400, Depth: 64},
-			{MTU: mtu, Service: "rc", Op: "write", Size: 4096, PMTU: 1024, QPs: 600, Depth: 64},
-			{MTU: mtu, Service: "rc", Op: "read", Size: 4096, PMTU: 1024, QPs: 1000, Depth: 64},
+		return []sweepCase{
+			{mtu: mtu, service: "rc", op: "write", size: 4096, pmtu: 1024, qps: 400, depth: 64},
+			{mtu: mtu, service: "rc", op: "write", size: 4096, pmtu: 1024, qps: 600, depth: 64},
+			{mtu: mtu, service: "rc", op: "read", size: 4096, pmtu: 1024, qps: 1000, depth: 64},
 		}
 	}
-	return []Case{
-		{MTU: mtu, Service: "rc", Op: "write", Size: 4096, PMTU: 4096, QPs: 1000, Depth: 64},
-		{MTU: mtu, Service: "rc", Op: "send", Size: 5003, PMTU: 4096, QPs: 200, Depth: 16},
-		{MTU: mtu, Service: "rc", Op: "send", Size: 5003, PMTU: 4096, QPs: 200, Depth: 128},
-		{MTU: mtu, Service: "rc", Op: "read", Size: 4096, PMTU: 4096, QPs: 1000, Depth: 64},
+	return []sweepCase{
+		{mtu: mtu, service: "rc", op: "write", size: 4096, pmtu: 4096, qps: 1000, depth: 64},
+		{mtu: mtu, service: "rc", op: "send", size: 5003, pmtu: 4096, qps: 200, depth: 16},
+		{mtu: mtu, service: "rc", op: "send", size: 5003, pmtu: 4096, qps: 200, depth: 128},
+		{mtu: mtu, service: "rc", op: "read", size: 4096, pmtu: 4096, qps: 1000, depth: 64},
 	}
 }

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package netbench_test
+package netbench
 
 import (
 	"context"
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/netbench"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
 // All pairs of values that perf takes occur, in few cases.
 func TestPairwise(t *testing.T) {
-	cases := netbench.Pairwise()
+	cases := pairwise()
 	if n := len(cases); n < 50 || n > 150 {
 		t.Errorf("%d cases", n)
 	}
 	seen := map[[2]any]bool{}
 	for _, c := range cases {
-		seen[[2]any{c.Op, c.QPs}] = true
-		seen[[2]any{c.MTU, c.Service}] = true
-		seen[[2]any{c.PMTU, c.Depth}] = true
+		seen[[2]any{c.op, c.qps}] = true
+		seen[[2]any{c.mtu, c.service}] = true
+		seen[[2]any{c.pmtu, c.depth}] = true
 	}
 	for _, want := range [][2]any{{"write", 1000}, {"read", 1}, {"send", 400}, {1500, "ud"}, {9000, "uc"}, {256, 128}, {4096, 1}} {
 		if !seen[want] {
@@ -34,17 +33,17 @@ func TestPairwise(t *testing.T) {
 // What may be wrong with a result is a miss.
 func TestMiss(t *testing.T) {
 	for _, c := range []struct {
-		r    netbench.Result
+		r    sweepResult
 		miss bool
 	}{
-		{netbench.Result{Messages: 10, Packets: 10_000}, false},
-		{netbench.Result{Messages: 10, Packets: 10_400, Again: 400}, false},
-		{netbench.Result{Messages: 10, Packets: 10_600, Again: 600}, true},
-		{netbench.Result{Messages: 10, Packets: 100, Again: 20}, false},
-		{netbench.Result{Packets: 10}, true},
-		{netbench.Result{Messages: 10, Err: context.DeadlineExceeded}, true},
+		{sweepResult{messages: 10, packets: 10_000}, false},
+		{sweepResult{messages: 10, packets: 10_400, again: 400}, false},
+		{sweepResult{messages: 10, packets: 10_600, again: 600}, true},
+		{sweepResult{messages: 10, packets: 100, again: 20}, false},
+		{sweepResult{packets: 10}, true},
+		{sweepResult{messages: 10, err: context.DeadlineExceeded}, true},
 	} {
-		if got := c.r.Miss(); (got != nil) != c.miss {
+		if got := c.r.miss(); (got != nil) != c.miss {
 			t.Errorf("%+v: %v", c.r, got)
 		}
 	}
@@ -57,19 +56,19 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := netbench.Known(1500)
+	cases := known(1500)
 	cases = append(cases,
-		netbench.Case{MTU: 1500, Service: "uc", Op: "write", Size: 5003, PMTU: 512, QPs: 100, Depth: 16},
-		netbench.Case{MTU: 1500, Service: "rc", Op: "fetch-add", Size: 8, PMTU: 256, QPs: 200, Depth: 16})
-	cases = append(cases, netbench.Known(9000)...)
+		sweepCase{mtu: 1500, service: "uc", op: "write", size: 5003, pmtu: 512, qps: 100, depth: 16},
+		sweepCase{mtu: 1500, service: "rc", op: "fetch-add", size: 8, pmtu: 256, qps: 200, depth: 16})
+	cases = append(cases, known(9000)...)
 	cases = append(cases,
-		netbench.Case{MTU: 9000, Service: "ud", Op: "send", Size: 1, PMTU: 2048, QPs: 10, Depth: 128},
-		netbench.Case{MTU: 9000, Service: "rc", Op: "read", Size: 65536, PMTU: 256, QPs: 100, Depth: 1})
-	o := netbench.Options{Bin: bin, Duration: 500 * time.Millisecond, Bound: 2 * time.Minute}
-	err = netbench.RunSweep(context.Background(), o, cases, func(r netbench.Result) {
-		t.Logf("%s: %d messages, %.2f Gbit/s, %d of %d packets sent again, %v", r.Case, r.Messages, r.Gbps, r.Again, r.Packets, r.Took.Round(time.Millisecond))
-		if err := r.Miss(); err != nil {
-			t.Errorf("%s: %v", r.Case, err)
+		sweepCase{mtu: 9000, service: "ud", op: "send", size: 1, pmtu: 2048, qps: 10, depth: 128},
+		sweepCase{mtu: 9000, service: "rc", op: "read", size: 65536, pmtu: 256, qps: 100, depth: 1})
+	o := sweepOptions{bin: bin, duration: 500 * time.Millisecond, bound: 2 * time.Minute}
+	err = sweep(context.Background(), o, cases, func(r sweepResult) {
+		t.Logf("%s: %d messages, %.2f Gbit/s, %d of %d packets sent again, %v", r.sweepCase, r.messages, r.gbps, r.again, r.packets, r.took.Round(time.Millisecond))
+		if err := r.miss(); err != nil {
+			t.Errorf("%s: %v", r.sweepCase, err)
 		}
 	})
 	if err != nil {

@@ -15,19 +15,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // tcpTarget is the share of the empty program's throughput that must be left.
-const tcpTarget = 0.97
+var tcpTarget = compare.AtLeast(0.97, "%.2f")
 
 // TCPCommand is the subcommand of bench.
 func TCPCommand() *cobra.Command {
@@ -38,7 +36,7 @@ func TCPCommand() *cobra.Command {
 		Short: "Compare TCP through an attached interface with TCP through an empty program",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return status.Verdict(tcpRun(cmd.Context(), bin, rounds, each))
+			return compare.Failure(tcpRun(cmd.Context(), bin, rounds, each))
 		},
 	}
 	f := cmd.Flags()
@@ -48,64 +46,54 @@ func TCPCommand() *cobra.Command {
 	return cmd
 }
 
-func tcpRun(ctx context.Context, bin string, rounds, each int) (ok bool, err error) {
+func tcpRun(ctx context.Context, bin string, rounds, each int) (err error) {
 	if rounds < 1 || each < 1 {
-		return false, errors.New("--rounds and --seconds must be at least 1")
+		return errors.New("--rounds and --seconds must be at least 1")
 	}
 	if bin, err = filepath.Abs(bin); err != nil {
-		return false, err
+		return err
 	}
 	if _, err := exec.LookPath("iperf3"); err != nil {
-		return false, fmt.Errorf("%w: install iperf3", err)
+		return fmt.Errorf("%w: install iperf3", err)
 	}
 	top, err := topo.New(topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true})
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, top.Close()) }()
 	dir, err := os.MkdirTemp("", "tcpbench-")
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 
-	all := []*candidate{
-		{name: "empty XDP program", put: empty},
-		{name: "empty, and pfifo_fast as root qdisc", put: queued},
-		{name: "attached, pacer none", put: tcpProduct(bin, dir, "none", false), ours: true},
-		{name: "attached, pacer htb, no RoCE destination", put: tcpProduct(bin, dir, "htb", false), ours: true},
-		{name: "attached, pacer htb, one destination paced", put: tcpProduct(bin, dir, "htb", true), ours: true},
-	}
-	// Taking turns, and each first once in a while: what else the machine does
-	// hits all of them alike.
-	for i := range rounds {
-		for j := range all {
-			c := all[(i+j)%len(all)]
-			bps, err := c.measure(ctx, top, each)
+	var candidates []compare.Candidate[float64]
+	for _, c := range []struct {
+		name string
+		put  func(*topo.Topology) (remove func() error, err error) // on both hosts' eth0
+	}{
+		{"empty XDP program", empty},
+		{"empty, and pfifo_fast as root qdisc", queued},
+		{"attached, pacer none", tcpProduct(bin, dir, "none", false)},
+		{"attached, pacer htb, no RoCE destination", tcpProduct(bin, dir, "htb", false)},
+		{"attached, pacer htb, one destination paced", tcpProduct(bin, dir, "htb", true)},
+	} {
+		candidates = append(candidates, compare.Candidate[float64]{Name: c.name, Measure: func(ctx context.Context) (bps float64, err error) {
+			remove, err := c.put(top)
 			if err != nil {
-				return false, fmt.Errorf("%s: %w", c.name, err)
+				return 0, err
 			}
-			c.bps = append(c.bps, bps)
-		}
+			defer func() { err = errors.Join(err, remove()) }()
+			return iperf(ctx, top, each)
+		}})
 	}
-	return tcpReport(all), nil
-}
-
-// candidate is something to put on both hosts' eth0.
-type candidate struct {
-	name string
-	put  func(*topo.Topology) (remove func() error, err error)
-	ours bool
-	bps  []float64
-}
-
-func (c *candidate) measure(ctx context.Context, top *topo.Topology, seconds int) (bps float64, err error) {
-	remove, err := c.put(top)
+	runs, err := compare.Turns(ctx, rounds, candidates...)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
-	return iperf(ctx, top, seconds)
+	r := compare.NewReport(os.Stdout)
+	tcpReport(r, candidates, runs)
+	return r.Err()
 }
 
 // iperf measures one TCP stream from host 1 to host 2, by what arrived.
@@ -146,30 +134,26 @@ func iperf(ctx context.Context, top *topo.Topology, seconds int) (float64, error
 	}
 }
 
-// tcpReport prints the table; the first candidate is what the others are compared
-// with, round by round: a machine that is slower for a while is so for all of a
-// round.
-func tcpReport(all []*candidate) bool {
-	ok := true
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TCP THROUGH\tMEDIAN GBIT/S\tMIN\tMAX\tMEDIAN RATIO\tQUARTILES\tTARGET\t")
-	for _, c := range all {
-		ratios := make([]float64, len(c.bps))
-		for i := range c.bps {
-			ratios[i] = c.bps[i] / all[0].bps[i]
+// tcpReference is the index of the candidate that the others are compared with, and tcpOurs that of the first one with
+// a target.
+const (
+	tcpReference = 0
+	tcpOurs      = 2
+)
+
+// tcpReport prints the table. Ratios are taken round by round: a machine that is slower for a while is so for all of
+// a round.
+func tcpReport(r *compare.Report, candidates []compare.Candidate[float64], runs []compare.Runs[float64]) {
+	t := r.Table("TCP THROUGH\tMEDIAN GBIT/S\tMIN TO MAX\tMEDIAN RATIO\tAROUND IT\tTARGET\t\t")
+	gbits := func(bps float64) float64 { return bps / 1e9 }
+	for i, c := range candidates {
+		rates, verdict := runs[i].Series(gbits), compare.None
+		ratios := rates.Over(runs[tcpReference].Series(gbits))
+		if i >= tcpOurs {
+			verdict = t.Median(tcpTarget, ratios)
 		}
-		slices.Sort(ratios)
-		ratio, verdict := status.Median(ratios), "-\t"
-		if c.ours {
-			verdict = fmt.Sprintf(">= %.2f\tok", tcpTarget)
-			if ratio < tcpTarget {
-				verdict, ok = fmt.Sprintf(">= %.2f\tMISSED", tcpTarget), false
-			}
-		}
-		n := len(ratios)
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.3f\t%.2f to %.2f\t%s\n", c.name, status.Median(c.bps)/1e9, slices.Min(c.bps)/1e9, slices.Max(c.bps)/1e9,
-			ratio, ratios[n/4], ratios[n-1-n/4], verdict)
+		low, high := ratios.Around()
+		t.Row("%s\t%.2f\t%s\t%.3f\t%.2f to %.2f\t%s", c.Name, rates.Median(), rates.Span("%.2f"), ratios.Median(), low, high, verdict)
 	}
-	w.Flush()
-	return ok
+	t.End()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -90,22 +91,7 @@ func qdisc(h *topo.Host, do func(*netlink.Handle, netlink.Qdisc) error) error {
 // from a node file, so that its pacer has a destination to pace.
 func tcpProduct(bin, dir, pacer string, nodes bool) func(*topo.Topology) (func() error, error) {
 	return func(top *topo.Topology) (func() error, error) {
-		var attached []*topo.Host
-		do := func(h *topo.Host, args ...string) error {
-			args = append(args, topo.IfName, "--pin-root", pins(h), "--run-dir", filepath.Join(dir, h.Name()))
-			if out, err := h.Command(bin, args...).CombinedOutput(); err != nil {
-				return fmt.Errorf("%s: softroce-xdp %s: %w\n%s", h.Name(), args[0], err, out)
-			}
-			return nil
-		}
-		remove := func() error {
-			var errs []error
-			for _, h := range attached {
-				errs = append(errs, do(h, "detach"), os.RemoveAll(pins(h)))
-			}
-			return errors.Join(errs...)
-		}
-		flags := []string{"attach", "--pacer", pacer}
+		flags := []string{"--pacer", pacer}
 		if nodes {
 			file, err := nodeFile(dir, top)
 			if err != nil {
@@ -113,13 +99,11 @@ func tcpProduct(bin, dir, pacer string, nodes bool) func(*topo.Topology) (func()
 			}
 			flags = append(flags, "--nodes", file)
 		}
-		for _, h := range top.Hosts() {
-			if err := do(h, flags...); err != nil {
-				return nil, errors.Join(err, remove())
-			}
-			attached = append(attached, h)
+		_, detach, err := engines.Attach(top, bin, dir, flags...)
+		if err != nil {
+			return nil, errors.Join(err, detach())
 		}
-		return remove, nil
+		return detach, nil
 	}
 }
 
@@ -131,6 +115,3 @@ func nodeFile(dir string, top *topo.Topology) (string, error) {
 	file := filepath.Join(dir, "nodes.yaml")
 	return file, os.WriteFile(file, []byte(text), 0o644)
 }
-
-// pins are apart for every host: all call their interface eth0.
-func pins(h *topo.Host) string { return "/sys/fs/bpf/" + h.Namespace() }

@@ -13,14 +13,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/pprof"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 )
 
@@ -58,7 +56,7 @@ func DisorderCommand() *cobra.Command {
 		Use:   "disorder",
 		Short: "Out-of-order mode compared with RC between attached interfaces, with loss and reordering",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return status.Verdict(compare(cmd.Context(), c)) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return compare.Failure(disorderCompare(cmd.Context(), c)) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.bin, "bin", "bin/softroce-xdp", "the product's binary")
@@ -95,47 +93,39 @@ func (c *disorderConfig) check() error {
 	return nil
 }
 
-func compare(ctx context.Context, c disorderConfig) (ok bool, err error) {
+func disorderCompare(ctx context.Context, c disorderConfig) (err error) {
 	if err := c.check(); err != nil {
-		return false, err
+		return err
 	}
 	if c.bin, err = filepath.Abs(c.bin); err != nil {
-		return false, err
+		return err
 	}
-	// Both hosts, the box and what drives them live in this process, and threads of theirs spend time in
-	// system calls.
-	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
+	compare.HostsInProcess()
 	n, err := newNetwork(c, 1)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, n.close()) }()
-	if c.profile != "" {
-		f, err := os.Create(c.profile)
-		if err != nil {
-			return false, err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return false, err
-		}
-		defer pprof.StopCPUProfile()
+	stop, err := compare.Profile(c.profile)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, stop()) }()
+	report := compare.NewReport(os.Stdout)
 	var rows []disorderRow
 	for _, loss := range c.losses {
 		for _, reorder := range c.reorders {
 			r := disorderRow{loss: loss, reorder: reorder}
 			r.three(c)
 			if err := r.measure(ctx, n, c); err != nil {
-				disorderReport(os.Stdout, c, rows, disorderGoals(rows)) // of the cells before
-				return false, fmt.Errorf("loss %g %%, reordering %g %%: %w", loss, reorder, err)
+				disorderReport(report, c, rows) // of the cells before
+				return fmt.Errorf("loss %g %%, reordering %g %%: %w", loss, reorder, err)
 			}
 			rows = append(rows, r)
 		}
 	}
-	misses := disorderGoals(rows)
-	disorderReport(os.Stdout, c, rows, misses)
-	return len(misses) == 0, nil
+	disorderReport(report, c, rows)
+	return report.Err()
 }
 
 // disorderRow is one cell of the comparison, with the rounds of each contender.
@@ -145,10 +135,13 @@ type disorderRow struct {
 	least         [len(disorderLoads)]float64 // 99th percentile of three trips in us; 0 at full load
 }
 
-// rounds are the runs of a contender, by load.
-type rounds struct {
-	runs   [len(disorderLoads)][]*result
-	failed string // reason why it could not go on, or ""
+// rounds are the runs of a contender.
+type rounds compare.Runs[round]
+
+// round is one run of each load.
+type round struct {
+	byLoad [len(disorderLoads)]*result // Nil if the load is not measured, or the run failed.
+	failed string                      // why it could not go on, or ""
 }
 
 // three fills in the least times of three trips, for messages that are posted when those of the runs are. A trip
@@ -163,30 +156,35 @@ func (r *disorderRow) three(c disorderConfig) {
 		if load == 0 || c.fullSpeed {
 			continue
 		}
-		var p99 []float64
+		var p99 compare.Series
 		for round := range c.rounds {
 			n := int(c.each / c.interval(load))
 			p99 = append(p99, quantile(w.Times(arrivals(uint64(round)), rand.New(rand.NewPCG(uint64(round), 2)), n, load), .99)*1e3)
 		}
-		r.least[i] = status.Median(p99)
+		r.least[i] = p99.Median()
 	}
 }
 
-// disorderMeasure measures all contenders, in turns.
+// measure measures all contenders, in turns.
 func (r *disorderRow) measure(ctx context.Context, n *network, c disorderConfig) error {
 	spec := faults.Spec{Loss: r.loss / 100, Delayed: r.reorder / 100, Delay: c.delay}
-	for round := range c.rounds {
-		for i := range disorderContend {
-			if err := r.of[i].add(ctx, n, c, disorderContend[i], spec, uint64(round)); err != nil {
-				return err
-			}
-		}
+	var all []compare.Candidate[round]
+	for _, who := range disorderContend {
+		seed := uint64(0) // of the first round
+		all = append(all, compare.Candidate[round]{Name: who.name, Measure: func(ctx context.Context) (round, error) {
+			seed++
+			return onceEachLoad(ctx, n, c, who, spec, seed-1)
+		}})
 	}
-	return nil
+	runs, err := compare.Turns(ctx, c.rounds, all...)
+	for i := range runs {
+		r.of[i] = rounds(runs[i])
+	}
+	return err
 }
 
-// add measures a contender once.
-func (o *rounds) add(ctx context.Context, n *network, c disorderConfig, who disorderContender, spec faults.Spec, seed uint64) error {
+// onceEachLoad measures a contender once.
+func onceEachLoad(ctx context.Context, n *network, c disorderConfig, who disorderContender, spec faults.Spec, seed uint64) (o round, err error) {
 	for i, load := range disorderLoads {
 		t := traffic{outstanding: disorderOutstanding, length: c.each}
 		if load > 0 {
@@ -201,11 +199,11 @@ func (o *rounds) add(ctx context.Context, n *network, c disorderConfig, who diso
 			continue
 		}
 		if err != nil {
-			return err
+			return o, err
 		}
-		o.runs[i] = append(o.runs[i], r)
+		o.byLoad[i] = r
 	}
-	return nil
+	return o, nil
 }
 
 // interval is the mean time between two messages at a load.

@@ -3,95 +3,121 @@
 package ooobench
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"math"
+	"slices"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
-// of returns the median of a figure over the rounds at a load, NaN if there is none.
-func (o *rounds) of(load int, figure func(*result) float64) float64 {
-	var v []float64
-	for _, r := range o.runs[load] {
-		v = append(v, figure(r))
-	}
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	return status.Median(v)
+// figure is a value of a run at a load.
+type figure struct {
+	load  int
+	value func(*result) float64
 }
 
 // goodput is in Mbit/s of payload that the consumer at the target was told of.
-func (o *rounds) goodput() float64 {
-	return o.of(0, func(r *result) float64 { return float64(r.arrived*r.size) * 8 / r.over.Seconds() / 1e6 })
-}
+var goodput = figure{0, func(r *result) float64 { return float64(r.arrived*r.size) * 8 / r.over.Seconds() / 1e6 }}
 
 // perDelivered is packets with data sent for each that is delivered.
-func (o *rounds) perDelivered() float64 {
-	return o.of(0, func(r *result) float64 { return float64(r.packets) / float64(r.packets-r.again) })
-}
+var perDelivered = figure{0, func(r *result) float64 { return float64(r.packets) / float64(r.packets-r.again) }}
 
 // wire is packets of both directions for each KiB of payload.
-func (o *rounds) wire() float64 {
-	return o.of(0, func(r *result) float64 { return float64(r.wire) / float64(len(r.ends[1])*r.size>>10) })
-}
+var wire = figure{0, func(r *result) float64 { return float64(r.wire) / float64(len(r.ends[1])*r.size>>10) }}
 
 // cpu is the CPU time of the process in us for each KiB of payload.
-func (o *rounds) cpu() float64 {
-	return o.of(0, func(r *result) float64 { return float64(r.cpu) / 1e3 / float64(len(r.ends[1])*r.size>>10) })
+var cpu = figure{0, func(r *result) float64 { return float64(r.cpu) / 1e3 / float64(len(r.ends[1])*r.size>>10) }}
+
+// endTimes returns a quantile of the completion times in us, at the source (0) or at the target (1).
+func endTimes(load, side int, q float64) figure {
+	return figure{load, func(r *result) float64 { return quantile(r.ends[side], q) }}
 }
 
-// time is a quantile of the completion times in us, at the source (0) or at the target (1).
-func (o *rounds) time(load, side int, q float64) float64 {
-	return o.of(load, func(r *result) float64 { return quantile(r.ends[side], q) })
+// series returns a figure of each round, NaN where there is none.
+func (o rounds) series(f figure) compare.Series {
+	return compare.Runs[round](o).Series(func(r round) float64 {
+		if r.byLoad[f.load] == nil {
+			return math.NaN()
+		}
+		return f.value(r.byLoad[f.load])
+	})
 }
 
-func (o *rounds) unfinished() (n int) {
-	for _, list := range o.runs {
-		for _, r := range list {
-			n += r.unfinished
+// of returns the median of a figure over the rounds that have it, NaN if there is none.
+func (o rounds) of(f figure) float64 {
+	return slices.DeleteFunc(o.series(f), math.IsNaN).Median()
+}
+
+// over returns the ratio of medians of two contenders, and the ratios of the rounds.
+func (o rounds) over(other rounds, f figure) (ratio float64, rounds compare.Series) {
+	return o.of(f) / other.of(f), o.series(f).Over(other.series(f))
+}
+
+// failed says why a contender could not go on, or is empty.
+func (o rounds) failed() (why string) {
+	for _, r := range o {
+		why = cmp.Or(why, r.failed)
+	}
+	return why
+}
+
+func (o rounds) unfinished() (n int) {
+	for _, r := range o {
+		for _, x := range r.byLoad {
+			if x != nil {
+				n += x.unfinished
+			}
 		}
 	}
 	return n
 }
 
-// disorderGoals are those of out-of-order mode; goals returns what is missed.
-func disorderGoals(rows []disorderRow) (misses []string) {
-	base := math.NaN()
+// Limits of out-of-order mode.
+var (
+	leastOfIdeal = 0.95                        // of the goodput without impairments and of what is not lost
+	leastOfSACK  = compare.AtLeast(1, "%.0f")  // goodput over that of RC with SACK
+	mostSent     = compare.AtMost(1.1, "%.1f") // packets sent for one that is delivered
+	mostOfSACK   = compare.AtMost(0.5, "%.1f") // p99 over that of RC with SACK
+)
+
+// disorderGoals are those of out-of-order mode.
+func disorderGoals(rows []disorderRow) (goals compare.Goals) {
+	base := math.NaN() // without impairments
 	for i := range rows {
 		r := &rows[i]
-		o, sack, filled := &r.of[disorderInOOO], &r.of[disorderInSACK], &r.of[disorderInMTU]
-		miss := func(format string, args ...any) {
-			misses = append(misses, fmt.Sprintf("loss %g %%, reordering %g %%: ", r.loss, r.reorder)+fmt.Sprintf(format, args...))
-		}
-		for _, k := range []int{disorderInOOO, disorderInSACK, disorderInMTU} {
-			if why := r.of[k].failed; why != "" {
-				miss("%s", why)
-			}
+		where := fmt.Sprintf("loss %g %%, reordering %g %%: ", r.loss, r.reorder)
+		o, sack, filled := r.of[disorderInOOO], r.of[disorderInSACK], r.of[disorderInMTU]
+		for _, x := range []rounds{o, sack, filled} {
+			why := x.failed()
+			goals.Expect(why == "", "%s%s", where, why)
 		}
 		if r.loss == 0 && r.reorder == 0 {
-			base = o.goodput()
+			base = o.of(goodput)
 		}
-		if want := 0.95 * (1 - r.loss/100); r.loss == 1 && r.reorder == 50 && o.goodput() < want*base {
-			miss("%.2f of the goodput without loss, want %.2f", o.goodput()/base, want)
+		if r.loss == 1 && r.reorder == 50 && !math.IsNaN(base) {
+			want, got := leastOfIdeal*(1-r.loss/100), o.of(goodput)/base
+			goals.Add(compare.AtLeast(want, "%.2f").Judge(got, o.series(goodput).Scale(1/base)), "%s%.2f of the goodput without loss, want %.2f", where, got, want)
 		}
-		if o.goodput() < sack.goodput() {
-			miss("goodput %.0f Mbit/s, RC with SACK has %.0f", o.goodput(), sack.goodput())
-		}
-		if filled.goodput() < sack.goodput() {
-			miss("goodput %.0f Mbit/s with packets of the MTU, RC with SACK has %.0f", filled.goodput(), sack.goodput())
-		}
-		if r.loss == 5 && o.perDelivered() > 1.1 {
-			miss("%.3f packets sent per packet delivered, want 1.1", o.perDelivered())
+		ratio, rounds := o.over(sack, goodput)
+		goals.Add(leastOfSACK.Judge(ratio, rounds), "%sgoodput %.0f Mbit/s, RC with SACK has %.0f", where, o.of(goodput), sack.of(goodput))
+		ratio, rounds = filled.over(sack, goodput)
+		goals.Add(leastOfSACK.Judge(ratio, rounds), "%sgoodput %.0f Mbit/s with packets of the MTU, RC with SACK has %.0f", where, filled.of(goodput), sack.of(goodput))
+		if r.loss == 5 {
+			got := o.of(perDelivered)
+			goals.Add(mostSent.Judge(got, o.series(perDelivered)), "%s%.3f packets sent per packet delivered, want 1.1", where, got)
 		}
 		for k, load := range disorderLoads {
-			if p99, other := o.time(k, 1, .99), sack.time(k, 1, .99); r.reorder > 0 && p99 > other/2 {
-				miss("p99 %.0f us at %s, RC with SACK has %.0f%s", p99, loadName(load), other, r.reason(k, other/2))
+			p99 := endTimes(k, 1, .99)
+			ours, theirs := o.of(p99), sack.of(p99)
+			if r.reorder == 0 || math.IsNaN(ours) && math.IsNaN(theirs) {
+				continue // the load is not measured, or both have failed
 			}
+			ratio, rounds := o.over(sack, p99)
+			goals.Add(mostOfSACK.Judge(ratio, rounds), "%sp99 %.0f us at %s, RC with SACK has %.0f%s", where, ours, loadName(load), theirs, r.reason(k, theirs/2))
 		}
 	}
-	return misses
+	return goals
 }
 
 // reason says why a 99th percentile in us is out of reach at a load, or nothing.
@@ -112,22 +138,22 @@ func loadName(load float64) string {
 // disorderColumn is one value of each contender.
 type disorderColumn struct {
 	name, format string
-	value        func(o *rounds) float64
+	figure
 }
 
-func disorderReport(w io.Writer, c disorderConfig, rows []disorderRow, misses []string) {
-	fmt.Fprintf(w, "Two hosts on one machine, %g Mbit/s, messages of %d bytes, MTU 1500, PMTU 1024. Runs of %s, median of %d.\n", c.rate, c.size, c.each, c.rounds)
+func disorderReport(out *compare.Report, c disorderConfig, rows []disorderRow) {
+	out.Print("Two hosts on one machine, %g Mbit/s, messages of %d bytes, MTU 1500, PMTU 1024. Runs of %s, median of %d.\n", c.rate, c.size, c.each, c.rounds)
 	if !c.direct {
-		fmt.Fprintf(w, "A box between them loses packets, and delays some by up to %s.\n", c.delay)
+		out.Print("A box between them loses packets, and delays some by up to %s.\n", c.delay)
 	}
-	fmt.Fprintf(w, "Full load: %d messages outstanding. Times in us, until the consumer at the target knows, or the source.\n", disorderOutstanding)
-	fmt.Fprintf(w, "Packets: of both directions and all kinds, for each KiB of payload.\n")
-	fmt.Fprintf(w, "CPU: us of the machine for each KiB of payload, with the box. Columns: ooo, RC with SACK, RC go-back-N, and ooo with packets of 1392 bytes.\n")
+	out.Print("Full load: %d messages outstanding. Times in us, until the consumer at the target knows, or the source.\n", disorderOutstanding)
+	out.Print("Packets: of both directions and all kinds, for each KiB of payload.\n")
+	out.Print("CPU: us of the machine for each KiB of payload, with the box. Columns: ooo, RC with SACK, RC go-back-N, and ooo with packets of 1392 bytes.\n")
 	columns := []disorderColumn{
-		{"goodput Mbit/s", "%7.0f", (*rounds).goodput},
-		{"sent per delivered", "%7.3f", (*rounds).perDelivered},
-		{"packets", "%7.2f", (*rounds).wire},
-		{"CPU", "%7.1f", (*rounds).cpu},
+		{"goodput Mbit/s", "%7.0f", goodput},
+		{"sent per delivered", "%7.3f", perDelivered},
+		{"packets", "%7.2f", wire},
+		{"CPU", "%7.1f", cpu},
 	}
 	for k, load := range disorderLoads {
 		if c.fullSpeed && load > 0 {
@@ -138,48 +164,46 @@ func disorderReport(w io.Writer, c disorderConfig, rows []disorderRow, misses []
 			side int
 			q    float64
 		}{{"p50", 1, .5}, {"p99", 1, .99}, {"source p99", 0, .99}} {
-			columns = append(columns, disorderColumn{loadName(load) + ": " + what.name, "%7.0f", func(o *rounds) float64 { return o.time(k, what.side, what.q) }})
+			columns = append(columns, disorderColumn{loadName(load) + ": " + what.name, "%7.0f", endTimes(k, what.side, what.q)})
 		}
 	}
 	const inOneGrid = 5
 	for len(columns) > 0 {
 		n := min(inOneGrid, len(columns))
-		disorderGrid(w, rows, columns[:n])
+		disorderGrid(out, rows, columns[:n])
 		columns = columns[n:]
 	}
-	fmt.Fprintln(w)
+	out.Print("\n")
 	for i := range rows {
 		for k := range disorderContend {
-			o := &rows[i].of[k]
-			if o.failed != "" {
-				fmt.Fprintf(w, "loss %g %%, reordering %g %%: ended: %s\n", rows[i].loss, rows[i].reorder, o.failed)
+			o := rows[i].of[k]
+			if why := o.failed(); why != "" {
+				out.Print("loss %g %%, reordering %g %%: ended: %s\n", rows[i].loss, rows[i].reorder, why)
 			}
 			if n := o.unfinished(); n > 0 {
-				fmt.Fprintf(w, "loss %g %%, reordering %g %%: %s: %d messages had not ended %s after the run\n", rows[i].loss, rows[i].reorder, disorderContend[k].name, n, disorderPatience)
+				out.Print("loss %g %%, reordering %g %%: %s: %d messages had not ended %s after the run\n", rows[i].loss, rows[i].reorder, disorderContend[k].name, n, disorderPatience)
 			}
 		}
 	}
-	for _, m := range misses {
-		fmt.Fprintf(w, "missed: %s\n", m)
-	}
+	out.Goals(disorderGoals(rows).Unmet())
 }
 
 // disorderGrid prints a table with a line for each cell.
-func disorderGrid(w io.Writer, rows []disorderRow, columns []disorderColumn) {
-	fmt.Fprintf(w, "\n%5s %5s", "loss", "reord")
+func disorderGrid(out *compare.Report, rows []disorderRow, columns []disorderColumn) {
+	out.Print("\n%5s %5s", "loss", "reord")
 	for _, c := range columns {
-		fmt.Fprintf(w, " | %-*s", 8*disorderContenders-1, c.name)
+		out.Print(" | %-*s", 8*disorderContenders-1, c.name)
 	}
-	fmt.Fprintln(w)
+	out.Print("\n")
 	for i := range rows {
 		r := &rows[i]
-		fmt.Fprintf(w, "%4g%% %4g%%", r.loss, r.reorder)
+		out.Print("%4g%% %4g%%", r.loss, r.reorder)
 		for _, c := range columns {
-			fmt.Fprint(w, " |")
+			out.Print(" |")
 			for k := range r.of {
-				fmt.Fprintf(w, " "+c.format, c.value(&r.of[k]))
+				out.Print(" "+c.format, r.of[k].of(c.figure))
 			}
 		}
-		fmt.Fprintln(w)
+		out.Print("\n")
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // traffic is what a run sends: messages that come at random times, interval apart on average (a Poisson
@@ -66,7 +66,7 @@ func disorderMeasure(ctx context.Context, p *pair, t traffic, seed uint64) (*res
 		r.free <- i
 	}
 	packets, again := p.Sent()
-	cpu := processCPU()
+	cpu := compare.CPU()
 	ctx, stop := context.WithTimeout(ctx, t.length+disorderPatience)
 	defer stop()
 	ended := make(chan error, 3)
@@ -88,7 +88,7 @@ func disorderMeasure(ctx context.Context, p *pair, t traffic, seed uint64) (*res
 	}
 	r.giveUp()
 	sent, resent := p.Sent()
-	r.packets, r.again, r.cpu = sent-packets, resent-again, processCPU()-cpu
+	r.packets, r.again, r.cpu = sent-packets, resent-again, compare.CPU()-cpu
 	return &r.result, nil
 }
 
@@ -215,11 +215,4 @@ func quantile(all []float64, q float64) float64 {
 	}
 	all = slices.Sorted(slices.Values(all))
 	return all[min(len(all)-1, int(float64(len(all))*q))] / 1e3
-}
-
-// processCPU is the CPU time of the process: both engines, the middle box, and the kernel on their behalf.
-func processCPU() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
-	return time.Duration(ts.Nano())
 }

@@ -11,14 +11,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -41,7 +40,7 @@ func RailsCommand() *cobra.Command {
 		Use:   "rails",
 		Short: "Out-of-order mode over two attached interfaces of each host, one of which dies and comes back",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return status.Verdict(railsRun(cmd.Context(), c)) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return compare.Failure(railsRun(cmd.Context(), c)) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.bin, "bin", "bin/softroce-xdp", "the product's binary")
@@ -68,36 +67,35 @@ func (c *railsConfig) check() error {
 	return nil
 }
 
-func railsRun(ctx context.Context, c railsConfig) (ok bool, err error) {
+func railsRun(ctx context.Context, c railsConfig) (err error) {
 	if err := c.check(); err != nil {
-		return false, err
+		return err
 	}
 	if c.bin, err = filepath.Abs(c.bin); err != nil {
-		return false, err
+		return err
 	}
-	// Both hosts and what drives them live in this process, and threads of theirs spend time in system calls.
-	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
-	r, closeAll, err := newRails(c)
+	compare.HostsInProcess()
+	rails, closeAll, err := newRails(c)
 	defer func() { err = errors.Join(err, closeAll()) }()
 	if err != nil {
-		return false, err
+		return err
 	}
 	var res results
 	for _, n := range []int{1, 4} {
-		s, err := measureShares(ctx, r, c, n)
+		s, err := measureShares(ctx, rails, c, n)
 		if err != nil {
-			return false, fmt.Errorf("%d queue pairs: %w", n, err)
+			return fmt.Errorf("%d queue pairs: %w", n, err)
 		}
 		res.shares = append(res.shares, s)
 	}
 	for rail := range res.deaths {
-		if res.deaths[rail], err = measureDeaths(ctx, r, c, rail); err != nil {
-			return false, fmt.Errorf("death of interface %d: %w", rail, err)
+		if res.deaths[rail], err = measureDeaths(ctx, rails, c, rail); err != nil {
+			return fmt.Errorf("death of interface %d: %w", rail, err)
 		}
 	}
-	misses := res.misses(c)
-	res.report(os.Stdout, c, misses)
-	return len(misses) == 0, nil
+	r := compare.NewReport(os.Stdout)
+	res.report(r, c)
+	return r.Err()
 }
 
 // newRails makes two hosts. closeAll takes them back, also after an error.

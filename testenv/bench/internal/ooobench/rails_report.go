@@ -3,12 +3,10 @@
 package ooobench
 
 import (
-	"fmt"
-	"io"
 	"slices"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 // Goals of out-of-order mode on several interfaces.
@@ -64,62 +62,50 @@ func payloadShare(size int) float64 {
 	return float64(size) / float64(size+packets*headers+notify)
 }
 
-func (r *results) misses(c railsConfig) (list []string) {
+// goals compares the figures. Those of deaths are the worst of all.
+func (r *results) goals(c railsConfig) (list compare.Goals) {
 	sum := c.rates[0] + c.rates[1]
-	miss := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	for i := range r.shares {
 		s := &r.shares[i]
-		if got := s.both.sum(); got < leastShare*sum {
-			miss("%d queue pairs: %.1f Mbit/s of frames, want %.2f of %g", s.pairs, got, leastShare, sum)
-		}
-		if most := sum * payloadShare(c.size); s.both.payload < leastShare*most {
-			miss("%d queue pairs: %.1f Mbit/s of payload, want %.2f of %.1f", s.pairs, s.both.payload, leastShare, most)
-		}
+		got, most := s.both.sum(), sum*payloadShare(c.size)
+		list.Expect(got >= leastShare*sum, "%d queue pairs: %.1f Mbit/s of frames, want %.2f of %g", s.pairs, got, leastShare, sum)
+		list.Expect(s.both.payload >= leastShare*most, "%d queue pairs: %.1f Mbit/s of payload, want %.2f of %.1f", s.pairs, s.both.payload, leastShare, most)
 	}
 	for rail := range r.deaths {
 		d := &r.deaths[rail]
-		if d.posted != d.notified {
-			miss("interface %d dies: %d messages posted, %d notifications", rail, d.posted, d.notified)
-		}
+		list.Expect(d.posted == d.notified, "interface %d dies: %d messages posted, %d notifications", rail, d.posted, d.notified)
 		if len(d.rto) == 0 {
 			continue
 		}
-		if got := d.ratio(d.gap); got > mostRTOs {
-			miss("interface %d dies: %.2f RTOs without a notification, want %d", rail, got, mostRTOs)
-		}
-		if got := d.ratio(d.slowest); got > mostRTOs {
-			miss("interface %d dies: a message takes %.2f RTOs, want %d", rail, got, mostRTOs)
-		}
-		if slices.Min(d.resent) == 0 {
-			miss("interface %d dies: once no packet was sent again, so none was in flight", rail)
-		}
+		gap, slowest := d.ratio(d.gap), d.ratio(d.slowest)
+		list.Expect(gap <= mostRTOs, "interface %d dies: %.2f RTOs without a notification, want %d", rail, gap, mostRTOs)
+		list.Expect(slowest <= mostRTOs, "interface %d dies: a message takes %.2f RTOs, want %d", rail, slowest, mostRTOs)
+		list.Expect(slices.Min(d.resent) > 0, "interface %d dies: once no packet was sent again, so none was in flight", rail)
 	}
 	return list
 }
 
-func (r *results) report(w io.Writer, c railsConfig, misses []string) {
+func (r *results) report(out *compare.Report, c railsConfig) {
 	sum := c.rates[0] + c.rates[1]
-	fmt.Fprintf(w, "Two hosts on one machine with interfaces of %g and %g Mbit/s, messages of %d bytes, PMTU %d.\n", c.rates[0], c.rates[1], c.size, PMTU.Bytes())
-	fmt.Fprintf(w, "%d messages of each queue pair outstanding, runs of %s. Mbit/s; frames without FCS and stamp, as the pacer counts them.\n", c.outstanding, c.each)
-	fmt.Fprintf(w, "The headers leave %.1f of %g Mbit/s for payload. Alone: while the other interface is dead.\n\n", sum*payloadShare(c.size), sum)
-	fmt.Fprintf(w, "%-11s | %-31s | %-15s | %-15s | %s\n", "queue pairs", "frames: first second   sum share", "payload   share", "alone: frames  ", "resent")
+	out.Print("Two hosts on one machine with interfaces of %g and %g Mbit/s, messages of %d bytes, PMTU %d.\n", c.rates[0], c.rates[1], c.size, PMTU.Bytes())
+	out.Print("%d messages of each queue pair outstanding, runs of %s. Mbit/s; frames without FCS and stamp, as the pacer counts them.\n", c.outstanding, c.each)
+	out.Print("The headers leave %.1f of %g Mbit/s for payload. Alone: while the other interface is dead.\n\n", sum*payloadShare(c.size), sum)
+	out.Print("%-11s | %-31s | %-15s | %-15s | %s\n", "queue pairs", "frames: first second   sum share", "payload   share", "alone: frames  ", "resent")
 	for i := range r.shares {
 		s := &r.shares[i]
-		fmt.Fprintf(w, "%11d | %13.1f %6.1f %5.1f %5.3f | %7.1f   %5.3f | %7.1f %7.1f | %d\n", s.pairs, s.both.frames[0], s.both.frames[1], s.both.sum(), s.both.sum()/sum,
+		out.Print("%11d | %13.1f %6.1f %5.1f %5.3f | %7.1f   %5.3f | %7.1f %7.1f | %d\n", s.pairs, s.both.frames[0], s.both.frames[1], s.both.sum(), s.both.sum()/sum,
 			s.both.payload, s.both.payload/(sum*payloadShare(c.size)), s.alone[0].frames[0], s.alone[1].frames[1], s.resent)
 	}
 	if c.deaths > 0 {
-		fmt.Fprintf(w, "\nAn interface dies for %s, with %d messages of one queue pair in flight at all times, and comes back. The most of %d times.\n", c.dead, dyingOutstanding, c.deaths)
-		fmt.Fprintf(w, "Until a notification: the longest time between two of them. Of a message: the longest time that one took.\n\n")
-		fmt.Fprintf(w, "%-9s | %-6s | %-21s | %-15s | %-6s | %s\n", "interface", "RTO ms", "until a notification", "of a message", "resent", "messages, notifications")
+		out.Print("\nAn interface dies for %s, with %d messages of one queue pair in flight at all times, and comes back. The most of %d times.\n", c.dead, dyingOutstanding, c.deaths)
+		out.Print("Until a notification: the longest time between two of them. Of a message: the longest time that one took.\n\n")
+		out.Print("%-9s | %-6s | %-21s | %-15s | %-6s | %s\n", "interface", "RTO ms", "until a notification", "of a message", "resent", "messages, notifications")
 		for rail := range r.deaths {
 			d := &r.deaths[rail]
-			fmt.Fprintf(w, "%9d | %6.1f | %7.1f ms %6.2f RTO | %4.1f ms %.2f RTO | %6.0f | %d %d\n", rail, status.Median(d.rto),
+			out.Print("%9d | %6.1f | %7.1f ms %6.2f RTO | %4.1f ms %.2f RTO | %6.0f | %d %d\n", rail, compare.Series(d.rto).Median(),
 				slices.Max(d.gap), d.ratio(d.gap), slices.Max(d.slowest), d.ratio(d.slowest), slices.Max(d.resent), d.posted, d.notified)
 		}
 	}
-	fmt.Fprintln(w)
-	for _, m := range misses {
-		fmt.Fprintf(w, "missed: %s\n", m)
-	}
+	out.Print("\n")
+	out.Goals(r.goals(c).Unmet())
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
 
 var (
@@ -57,10 +57,11 @@ func VirtualCommand() *cobra.Command {
 			}
 			rows, err := table(seed, messages)
 			if err != nil {
-				return status.Failure(err)
+				return compare.Failure(err)
 			}
-			misses := virtualGoals(rows)
-			return status.Verdict(len(misses) == 0, virtualReport(cmd.OutOrStdout(), rows, misses, messages))
+			report := compare.NewReport(cmd.OutOrStdout())
+			virtualReport(report, rows, virtualGoals(rows), messages)
+			return report.Err()
 		},
 	}
 	cmd.Flags().IntVar(&messages, "messages", messages, "messages of each run")
