@@ -311,16 +311,6 @@ func TestRatesBelowTheFloor(t *testing.T) {
 	}
 }
 
-// TestDecreaseEndsAtTheFloor: a decrease from above the floor goes no further than the floor.
-func TestDecreaseEndsAtTheFloor(t *testing.T) {
-	p := DefaultParams(10 * gbit)
-	r := Regs{RateBps: p.MinRateBps + 1}
-	run(&r, &p, queued(0, 0))
-	if d := run(&r, &p, queued(100*testD, 0)); !d.Action.Cuts() || r.RateBps != p.MinRateBps {
-		t.Errorf("%v to %d bit/s, want a decrease to the floor of %d", d.Action, r.RateBps, p.MinRateBps)
-	}
-}
-
 // TestFewSamplesAreConfirmed: one late echo is no queue.
 func TestFewSamplesAreConfirmed(t *testing.T) {
 	p := DefaultParams(gbit)

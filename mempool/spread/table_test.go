@@ -577,9 +577,11 @@ func TestWriteInPlaceOfMove(t *testing.T) {
 	m.begin(1, true)
 	m.settle()
 	m.run(m.table.room(m.now, "a", 0))
-	m.run(m.table.squeezed(m.now, "a", []int64{1})) // there is no room elsewhere, so it stays for a time
+	m.table.repairs = maxRepairs // of other pages
+	m.run(m.table.squeezed(m.now, "a", []int64{1}))
 	m.up("b", 8)
 	m.begin(1, true)
+	m.table.repairs = 0
 	m.settle()
 	if got := m.copies(1); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("copies at %v", got)
