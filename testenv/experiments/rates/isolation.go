@@ -43,7 +43,8 @@ type IsolationRow struct {
 	RxNS         int64 // S1.4: receive time
 	QueueingTxNS int64 // queueing delay of the forward path
 	RateBPS      uint64
-	Case         int // S1.6 case of the last decision, 0 = none
+	Case         int  // S1.6 case of the last decision, 0 = none
+	Decreased    bool // the last decision has decreased the rate
 }
 
 // sendBuffer lets a flow have about as many bytes between itself and the wire as
@@ -117,7 +118,9 @@ type Result struct {
 	Samples []Sample
 	Slowed  time.Duration  // when A was slowed
 	Decided [2]map[int]int // per destination: S1.6 case -> table readings that showed it
-	Damaged uint64         // packets with wrong data at the receivers
+	// Decreases are the table readings of each destination that showed a decrease.
+	Decreases [2]int
+	Damaged   uint64 // packets with wrong data at the receivers
 }
 
 type isolationExperiment struct {
@@ -305,6 +308,9 @@ func (x *isolationExperiment) rows(s *Sample) error {
 			if r.Dest.Unmap() == addr {
 				s.Rows[i] = &r
 				x.res.Decided[i][r.Case]++
+				if r.Decreased {
+					x.res.Decreases[i]++
+				}
 			}
 		}
 	}
