@@ -94,7 +94,7 @@ func (a *area) passes(t *testing.T, m *mutant, passed map[string]error) {
 	var tests []string
 	for _, x := range a.selection() {
 		if a.packageOf(x) == pkg {
-			tests = append(tests, strings.Split(x.test, "|")...)
+			tests = append(tests, x.test)
 		}
 	}
 	slices.Sort(tests)
@@ -142,9 +142,9 @@ func (a *area) find(t *testing.T, m *mutant) string {
 		return strings.Join(o.failed, " ")
 	case err != nil:
 		t.Fatal(err)
-	case slices.ContainsFunc(o.failed, func(x string) bool { return slices.Contains(strings.Split(m.test, "|"), x) }):
-		return strings.Join(o.failed, " ")
-	case slices.Contains(o.passed, strings.Split(m.test, "|")[0]) || *whole:
+	case slices.Contains(o.failed, m.test):
+		return m.test
+	case slices.Contains(o.passed, m.test) || *whole:
 		t.Errorf("no test fails: %s", m.name)
 		return "NOT FOUND"
 	}
@@ -195,17 +195,22 @@ func (a *area) runTests(pkg, overlay, run string) (o outcome, err error) {
 	}
 	b, failed := cmd.CombinedOutput()
 	o.read(b)
+	return o, o.verdict(failed, limit)
+}
+
+// verdict returns why a run of go test has no result, nil if it has one. failed is the error of go test.
+func (o *outcome) verdict(failed error, limit time.Duration) error {
 	switch {
 	case failed == nil:
-		return o, nil
+		return nil
 	case strings.Contains(o.output, "panic: test timed out after"):
-		return o, fmt.Errorf("the test has no deadline of its own: it ran for %v", limit)
+		return fmt.Errorf("the test has no deadline of its own: it ran for %v", limit)
 	case strings.Contains(o.output, "load program: "):
-		return o, fmt.Errorf("the kernel refuses the program: %.3000s", o.output)
+		return fmt.Errorf("the kernel refuses the program: %.3000s", o.output)
 	case len(o.failed) == 0:
-		return o, fmt.Errorf("no test has failed, but go test: %w\n%.3000s", failed, o.output)
+		return fmt.Errorf("no test has failed, but go test: %w\n%.3000s", failed, o.output)
 	}
-	return o, nil
+	return nil
 }
 
 // read reads the output of go test -json. A test has failed if it has reported so itself: test2json also ends
