@@ -54,7 +54,7 @@ lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 	GO=$(GO) ./.ci/notice --check
 
 .PHONY: mutants
-mutants: ## wrong versions of the sources, each of which a test must find, and a table of what found them (root, three quarters of an hour)
+mutants: ## wrong versions of the sources, each of which a test must find, and a table of what found them (root, more than an hour)
 	$(GO) test -count=1 -v -timeout 6h $(AS_ROOT) ./testenv/mutants -run 'TestMutants|TestTable' -args -mutants.all
 
 .PHONY: card-bulk
