@@ -53,6 +53,10 @@ lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install .ci/notice
 	GO=$(GO) ./.ci/notice --check
 
+.PHONY: mutants
+mutants: ## wrong versions of the sources, each of which a test must find, and a table of what found them (root, more than an hour)
+	$(GO) test -count=1 -v -timeout 6h $(AS_ROOT) ./testenv/mutants -run 'TestMutants|TestTable' -args -mutants.all
+
 .PHONY: card-bulk
 card-bulk: ## two models of the card exchange 1 GB in each direction, and the model's goodput is compared with the engine's
 	$(GO) test -count=1 -v -timeout 30m ./hwoffload/driver -run TestBulk -bench Goodput -args -card.mb=1024

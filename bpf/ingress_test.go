@@ -74,6 +74,18 @@ func TestIngressTokenWrong(t *testing.T) {
 	}
 }
 
+// A peer that was not given a token proves nothing by the token 0.
+func TestIngressNoToken(t *testing.T) {
+	l := newLab(t)
+	l.know(peer4, aware, func(d *bpf.DestRegs) { d.RxToken = 0 })
+	before := l.regs(peer4)
+	l.in(fromPeer(t, stamped(ack(5), someStamp, 0)))
+	l.wantCounters("rx_token_wrong")
+	if d := l.regs(peer4); d.RxUnstamped != before.RxUnstamped+1 || d.RxNs != before.RxNs || d.InTxNs != before.InTxNs {
+		t.Errorf("%+v", d)
+	}
+}
+
 // Ethernet padding behind the datagram goes with the option.
 func TestIngressPaddingBehindTheOption(t *testing.T) {
 	l := newLab(t)

@@ -54,3 +54,19 @@ func TestStepSample(t *testing.T) {
 		t.Errorf("%+v, want %+v; paced %t", got, want, waiting.paced())
 	}
 }
+
+// A decision that leaves the rate as it is changes other registers, and they are written.
+func TestDecisionWithoutNewRateIsStored(t *testing.T) {
+	p := play(playLink, playLink, fourcase.ModeFixed, 1)
+	d := p.dests[0]
+	d.stack = playLink / 2
+	p.ticks(100)
+	before := d.regs
+	p.ticks(100)
+	if d.regs.RateBps != before.RateBps || d.regs.StackRateBps != before.StackRateBps || d.regs.EngineRateBps != before.EngineRateBps {
+		t.Fatalf("the rates changed from %+v to %+v: this shows nothing", before, d.regs)
+	}
+	if d.regs.Policy.Decisions < before.Policy.Decisions+50 {
+		t.Errorf("%d decisions before and %d after a second", before.Policy.Decisions, d.regs.Policy.Decisions)
+	}
+}

@@ -54,6 +54,17 @@ func TestSenderFlow(t *testing.T) {
 	}
 }
 
+// A retransmission is part of what a flow has sent already.
+func TestSenderRetransmission(t *testing.T) {
+	s := testSender(BoundLarge, 0) // no credit yet
+	f := s.post(0, 3000, true)
+	s.Sent(0, f, 1000, false, false)
+	s.Sent(0, f, 1000, false, true)
+	if f.left != 2000 {
+		t.Errorf("%d bytes may still be sent on pre-credit, want 2000", f.left)
+	}
+}
+
 // Messages that are posted one after the other are one flow: sizes add up, and so do
 // packets. The last packet may be longer than what is left, if there is credit for it.
 func TestSenderSeveralWorks(t *testing.T) {

@@ -3,13 +3,17 @@
 package pacer_test
 
 import (
+	"fmt"
 	"maps"
+	"math"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/softroce/softroce-xdp/loader/pacer"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -332,6 +336,88 @@ func TestPacersWithoutHelp(t *testing.T) {
 		}
 		if after := qdiscs(t, l); after != before {
 			t.Errorf("before:\n%safter:\n%s", before, after)
+		}
+	})
+}
+
+// A class has a burst of the length of Burst at its rate, and a queue of its own.
+func TestClass(t *testing.T) {
+	require.Command(t, "tc")
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		p, err := pacer.Setup(l, pacer.HTB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rate := range []uint64{10e6, 1e9} {
+			class, err := p.SetRate(0, rate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := netlink.ClassList(l, netlink.HANDLE_NONE)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := float64(pacer.Burst.Microseconds()) * netlink.TickInUsec()
+			for _, c := range list {
+				if h, ok := c.(*netlink.HtbClass); ok && h.Handle == class && math.Abs(float64(h.Buffer)-want) > want/100 {
+					t.Errorf("%d bit/s: the burst takes %d ticks, want %.0f", rate, h.Buffer, want)
+				}
+			}
+			out, err := exec.Command("tc", "qdisc", "show", "dev", topo.IfName).CombinedOutput()
+			own := fmt.Sprintf("parent %x:%x limit 1048576p", class>>16, class&0xffff)
+			if err != nil || !strings.Contains(string(out), own) {
+				t.Errorf("%d bit/s: no queue with %q: %v\n%s", rate, own, err, out)
+			}
+		}
+	})
+}
+
+// The number of a class that was released is the next one that is given.
+func TestReleasedNumberIsFree(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		p, err := pacer.Setup(l, pacer.HTB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var classes [2]uint32
+		for i := range classes {
+			if classes[i], err = p.SetRate(0, 1e6); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Release(classes[0]); err != nil {
+			t.Fatal(err)
+		}
+		if class, err := p.SetRate(0, 1e6); err != nil || class != classes[0] {
+			t.Errorf("class %x, %v; want %x, which is free", class, err, classes[0])
+		}
+	})
+}
+
+// An agent that has adopted classes creates them again with the rates that they had.
+func TestAdoptedClassesAreRepaired(t *testing.T) {
+	onHost(t, func(t *testing.T, l netlink.Link) {
+		p, err := pacer.Setup(l, pacer.HTB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rate := range []uint64{1e6, 100e6} {
+			if _, err := p.SetRate(0, rate); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := classRates(t, l)
+		if p, err = pacer.Adopt(l, pacer.HTB, true); err != nil {
+			t.Fatal(err)
+		}
+		if err := pacer.Restore(l); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Repair(); err != nil {
+			t.Fatal(err)
+		}
+		if got := classRates(t, l); len(want) != 2 || !maps.Equal(got, want) {
+			t.Errorf("rates %v, want %v", got, want)
 		}
 	})
 }

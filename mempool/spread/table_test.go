@@ -525,3 +525,68 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+// Two servers want to be rid of a page, and there is room for one other copy only: one of the two keeps its copy.
+func TestSqueezedByBoth(t *testing.T) {
+	m := newModel(t, 2, 1)
+	m.up("a", 8)
+	m.up("b", 8)
+	m.begin(1, true)
+	m.settle()
+	for _, name := range []string{"a", "b"} {
+		m.run(m.table.room(m.now, name, 0))
+	}
+	m.up("c", 8)
+	for _, name := range []string{"a", "b"} {
+		m.run(m.table.squeezed(m.now, name, []int64{1}))
+	}
+	m.settle()
+	if got := m.copies(1); len(got) != 2 || got[1] != "c" {
+		t.Errorf("copies at %v, want one at c and one more", got)
+	}
+}
+
+// Repairs that have ended leave room for others, and each uses room of the server that gets the copy.
+func TestManyRepairs(t *testing.T) {
+	const pages = 3 * maxRepairs
+	m := newModel(t, 2, 1)
+	m.up("a", pages)
+	m.up("b", pages)
+	for page := range int64(pages) {
+		m.begin(page, true)
+		m.settle()
+	}
+	m.kill("a")
+	m.up("c", 2*pages)
+	m.settle()
+	for page := range int64(pages) {
+		if got := m.copies(page); !slices.Equal(got, []string{"b", "c"}) {
+			t.Fatalf("page %d: copies at %v", page, got)
+		}
+	}
+	if got, want := m.table.server("c").room, m.servers["c"].room; got != want {
+		t.Errorf("c has room for %d pages by the table, and for %d", got, want)
+	}
+}
+
+// A page is written while its server wants to be rid of it, before it was moved: the server forgets the old
+// content.
+func TestWriteInPlaceOfMove(t *testing.T) {
+	m := newModel(t, 1, 1)
+	m.up("a", 8)
+	m.begin(1, true)
+	m.settle()
+	m.run(m.table.room(m.now, "a", 0))
+	m.table.repairs = maxRepairs // of other pages
+	m.run(m.table.squeezed(m.now, "a", []int64{1}))
+	m.up("b", 8)
+	m.begin(1, true)
+	m.table.repairs = 0
+	m.settle()
+	if got := m.copies(1); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("copies at %v", got)
+	}
+	if n := len(m.servers["a"].pages); n != 0 {
+		t.Errorf("a has %d pages, and none is used", n)
+	}
+}

@@ -145,3 +145,52 @@ func TestPeerRestarts(t *testing.T) {
 		t.Error("later than the bound")
 	}
 }
+
+// Progress begins the retries again: each of two outages may take all of them.
+func TestProgressStartsRetriesOver(t *testing.T) {
+	x := newSource(t, verbs.RC, func(_ *Config, a *verbs.Attr) { a.RetryCnt = 1 })
+	for n := range 2 {
+		x.post(verbs.OpWrite, 1, 0)
+		for x.count.Timeouts == uint64(n) {
+			x.sends(10)
+			x.expire()
+		}
+		x.wantState(verbs.StateRTS)
+		x.sends(10)
+		x.ack(n)
+	}
+	x.wantDone(0, verbs.StatusSuccess, verbs.StatusSuccess)
+}
+
+// The timer runs for as long as a response is due, and no longer.
+func TestTimerRunsUntilTheLastResponse(t *testing.T) {
+	x := newSource(t, verbs.RC)
+	for range 3 {
+		x.post(verbs.OpWrite, 1, 0)
+	}
+	x.wantSent("0A 1A 2A")
+	for n := range 3 {
+		if x.q.Deadline() == 0 {
+			t.Errorf("no deadline, and packet %d has no response", n)
+		}
+		x.now += 100_000
+		x.ack(n)
+	}
+	if x.q.Deadline() != 0 {
+		t.Error("a deadline with nothing outstanding")
+	}
+}
+
+// A packet that was sent twice gives no RTT: its response may be that to either (Karn's algorithm).
+func TestNoSampleOfRetransmission(t *testing.T) {
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpWrite, 1, 0)
+	x.wantSent("0A")
+	x.expire()
+	x.wantSent("0A!")
+	x.now += 5
+	x.ack(0)
+	if got := x.q.req.rto.rtt; got != (rtt{}) {
+		t.Errorf("%+v after the response to a retransmission", got)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/testenv/experiments/rates"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -62,6 +63,10 @@ func TestDataFirst(t *testing.T) {
 		if full < 0.2 { // the rate came from above, and increases again
 			require.Missed(t, "the bottleneck is %.0f %% full", 100*full)
 		}
+		testkit.Eventually(t, "a decrease of the rate", func() bool {
+			d := l.regs(t, a, 1)
+			return rates.Decreased(&d)
+		})
 		testkit.Eventually(t, "half of the queue that is there without the policy", func() bool {
 			with, _ = l.meanQueue(t, measure)
 			return with < without/2

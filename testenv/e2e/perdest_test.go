@@ -95,7 +95,7 @@ func (p *attached) Rows() ([]rates.IsolationRow, error) {
 	for _, r := range rows {
 		out = append(out, rates.IsolationRow{
 			Dest: r.Addr, TxNS: r.Regs.TxNs, RxNS: r.Regs.RxNs, QueueingTxNS: r.Regs.Policy.QueueingTxNs,
-			RateBPS: r.Regs.RateBps, Case: int(r.Regs.Policy.CaseNo),
+			RateBPS: r.Regs.RateBps, Case: int(r.Regs.Policy.CaseNo), Decreased: rates.Decreased(&r.Regs),
 		})
 	}
 	return out, err
@@ -151,6 +151,9 @@ func checkApart(t *testing.T, r *rates.Result) {
 	t.Helper()
 	if r.Damaged != 0 {
 		t.Errorf("%d packets arrived damaged", r.Damaged)
+	}
+	if r.Decreases[0] == 0 { // every machine fills what is left of A's bottleneck in the last phase
+		t.Error("the rate to destination A was never decreased")
 	}
 	for i, decided := range r.Decided {
 		if len(decided) == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/priority"
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/testenv/experiments/rates"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
@@ -225,6 +226,7 @@ func TestPriority(t *testing.T) {
 			break
 		}
 	}
+	eventually(t, "the policy has decreased the rate of each destination", x.decreases())
 	x.nodes[0].must(t, "policy", "set", topo.IfName, "--priority", "on")
 	x.settles("on", 50, 30, 15)
 
@@ -234,11 +236,24 @@ func TestPriority(t *testing.T) {
 	x.settles("level 1 is back", 50, 30, 15)
 }
 
+// decreases returns a function that reports whether a decrease of the rate of each destination was seen.
+func (x *sharedLink) decreases() func() bool {
+	var seen [3]bool
+	return func() bool {
+		for level := range seen {
+			d := x.row(level)
+			seen[level] = seen[level] || rates.Decreased(&d)
+		}
+		return seen[0] && seen[1] && seen[2]
+	}
+}
+
 // The capacity of the uplink is not configured: it is estimated from congestion at all
 // destinations. A machine that is noisier than the target has an estimate that is lower for a
 // while (docs/run/priority.md); one that stays too low, or none, never divides the whole uplink.
 func TestPriorityEstimatesTheSharedLink(t *testing.T) {
 	x := newSharedLink(t)
+	eventually(t, "the policy has decreased the rate of each destination", x.decreases())
 	for start := time.Now(); ; {
 		got := x.goodputs("capacity judged", 3*time.Second, 3*time.Second)
 		full := got[0]+got[1]+got[2] >= 0.85*uplink/1e6

@@ -43,7 +43,8 @@ type IsolationRow struct {
 	RxNS         int64 // S1.4: receive time
 	QueueingTxNS int64 // queueing delay of the forward path
 	RateBPS      uint64
-	Case         int // S1.6 case of the last decision, 0 = none
+	Case         int  // S1.6 case of the last decision, 0 = none
+	Decreased    bool // the last decision has decreased the rate
 }
 
 // sendBuffer lets a flow have about as many bytes between itself and the wire as
@@ -118,6 +119,8 @@ type Result struct {
 	Slowed  time.Duration  // time at which A was slowed
 	Decided [2]map[int]int // number of table readings that showed an S1.6 case, per destination
 	Damaged uint64         // packets with wrong data at the receivers
+	// Table readings of each destination that showed a decrease.
+	Decreases [2]int
 }
 
 type isolationExperiment struct {
@@ -305,6 +308,9 @@ func (x *isolationExperiment) rows(s *Sample) error {
 			if r.Dest.Unmap() == addr {
 				s.Rows[i] = &r
 				x.res.Decided[i][r.Case]++
+				if r.Decreased {
+					x.res.Decreases[i]++
+				}
 			}
 		}
 	}

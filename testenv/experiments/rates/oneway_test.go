@@ -140,6 +140,9 @@ func (r reading) since(b reading) result {
 func (l *oneWayLab) run(k Kind, from, peer, port int) result {
 	l.t.Helper()
 	f := l.flow(k, from, peer, port)
+	if port >= 0 && k.Size > single("", 0, 0).Size { // a machine that is slow may not fill the link with single packets
+		l.awaitDecrease(k, port)
+	}
 	time.Sleep(begin)
 	before := f.read()
 	time.Sleep(oneWayMeasure)
@@ -148,6 +151,18 @@ func (l *oneWayLab) run(k Kind, from, peer, port int) result {
 		r.completed/1e6, r.port/1e6, 100*r.dropped, l.registers(from, peer))
 	f.end()
 	return r
+}
+
+// awaitDecrease waits until the rate of the source to the host behind a port was decreased: the link to it
+// is slower than that of the source.
+func (l *oneWayLab) awaitDecrease(k Kind, port int) {
+	l.t.Helper()
+	for start := time.Now(); !l.t.Failed() && time.Since(start) < deadline; time.Sleep(time.Millisecond) {
+		if r := l.row(oneWaySource, port); r != nil && Decreased(r) {
+			return
+		}
+	}
+	l.t.Errorf("%s: the rate was not decreased: %s", k.Name, l.registers(oneWaySource, port))
 }
 
 // row is a host's entry of another host, nil: there is none.

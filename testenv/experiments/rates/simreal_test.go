@@ -138,7 +138,11 @@ func reality(t *testing.T, s *scenario.Scenario, by simRealSender) (*experiment.
 	for _, h := range hosts {
 		simRealMeasured(t, h, len(hosts)-1)
 	}
+	decreases := watchDecreases(t, hosts)
 	r, rtt, err := Run(t.Context(), s, underlying(hosts), load)
+	if decreases() == 0 { // the links of the senders are faster than the one that is measured
+		t.Error("no sender has decreased its rate")
+	}
 	if err := errors.Join(err, load.Close()); err != nil {
 		t.Fatal(err)
 	}

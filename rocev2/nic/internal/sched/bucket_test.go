@@ -136,3 +136,15 @@ func ExampleBucket() {
 	// wait 1000000
 	// wait 2000000
 }
+
+// The wait of a packet is that of its bytes at the rate in force.
+func TestWaitFollowsTheRate(t *testing.T) {
+	const now, wait = int64(1e9), int64(1e6)
+	for rate, want := range map[uint64]int64{4e6: 2 * wait, 8e6: wait, 32e6: wait / 4} {
+		b := NewBucket(8e6) // 1 us a byte
+		b.Consume(now, 0, 1000)
+		if b.SetRate(now, rate); b.Next()-now != want {
+			t.Errorf("%d bit/s: waits %d ns, want %d", rate, b.Next()-now, want)
+		}
+	}
+}

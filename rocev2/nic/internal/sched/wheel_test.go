@@ -165,3 +165,22 @@ func BenchmarkSet(b *testing.B) {
 		w.Advance(now, func(int) {})
 	}
 }
+
+// A timer of any level that is due within a tick fires with the end of that tick, not with its start.
+func TestFiresAtTheEndOfTheTick(t *testing.T) {
+	for level := range 4 {
+		var w Wheel[int]
+		var x Timer[int]
+		fired := 0
+		tick := int64(1) << (slotBits * level)
+		w.Set(&x, tick*Tick+1)
+		for _, at := range []int64{tick * Tick, tick*Tick + Tick - 1} {
+			if w.Advance(at, func(int) { fired++ }); fired != 0 {
+				t.Errorf("level %d: fired at %d, and it is due at %d", level, at, tick*Tick+1)
+			}
+		}
+		if w.Advance((tick+1)*Tick, func(int) { fired++ }); fired != 1 {
+			t.Errorf("level %d: fired %d times", level, fired)
+		}
+	}
+}
