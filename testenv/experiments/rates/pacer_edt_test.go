@@ -43,7 +43,7 @@ func TestEDTInAMachine(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	vm, err := rxepeer.Boot(ctx, rxepeer.Config{
-		Name: "edt", NoRxe: true, Product: product, Files: map[string]string{"/usr/sbin/bench": bench},
+		Name: "edt", Fresh: true, NoRxe: true, Product: product, Files: map[string]string{"/usr/sbin/bench": bench},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ import (
 )
 
 // boot starts a machine that boots, with its memory in the folder of a state if there is one, and
-// returns when its agent is ready.
+// returns when its agent is ready and the files are there.
 func (vm *VM) boot(ctx context.Context, state string) error {
 	if err := vm.makeDir(); err != nil {
 		return err
@@ -33,12 +32,25 @@ func (vm *VM) boot(ctx context.Context, state string) error {
 	if err := vm.makeInitrd(initrd); err != nil {
 		return err
 	}
-	if err := vm.startQemu(ctx, start{initrd: initrd, state: state, console: vm.Console, files: vm.sharedDir()}); err != nil {
+	if err := vm.startQemu(ctx, start{initrd: initrd, state: state, console: vm.Console}); err != nil {
 		return err
 	}
 	defer interrupt(ctx, vm.port)()
 	if err := agent.AwaitReady(vm.port); err != nil {
 		return vm.failed("no answer from its agent", errors.Join(err, ctx.Err()))
+	}
+	for _, to := range slices.Sorted(maps.Keys(vm.Config.Files)) {
+		info, err := os.Stat(vm.Config.Files[to])
+		if err != nil {
+			return err
+		}
+		b, err := os.ReadFile(vm.Config.Files[to])
+		if err != nil {
+			return err
+		}
+		if err := agent.SendFile(vm.port, to, info.Mode(), b); err != nil {
+			return vm.failed("file "+to, errors.Join(err, ctx.Err()))
+		}
 	}
 	return nil
 }
@@ -49,7 +61,7 @@ func (vm *VM) restore(ctx context.Context, state string) error {
 	if err := vm.makeDir(); err != nil {
 		return err
 	}
-	if err := vm.startQemu(ctx, start{state: state, console: vm.Console, files: vm.sharedDir()}); err != nil {
+	if err := vm.startQemu(ctx, start{state: state, console: vm.Console}); err != nil {
 		return err
 	}
 	if err := vm.monitor.restore(ctx, state); err != nil {
@@ -68,7 +80,7 @@ func (vm *VM) makeDir() (err error) {
 		logDir = vm.dir
 	}
 	vm.Console = filepath.Join(logDir, vm.Config.Name+".console")
-	return os.Mkdir(vm.sharedDir(), 0o755)
+	return nil
 }
 
 // setUp makes the machine the one of its configuration.
@@ -87,10 +99,6 @@ func (vm *VM) setUp(ctx context.Context) error {
 			nic.Addrs = append(nic.Addrs, a.String())
 		}
 		args.NICs = append(args.NICs, nic)
-	}
-	var err error
-	if args.Files, err = vm.shareFiles(); err != nil {
-		return err
 	}
 	if err := agent.Begin(vm.port); err != nil {
 		return vm.failed("begin", err)
@@ -113,28 +121,6 @@ func clockLag(name string) time.Duration {
 	sum := sha256.Sum256([]byte(name))
 	return time.Duration(sum[0]) * time.Second / 256
 }
-
-// shareFiles copies the files of the configuration to where the machine finds them. Their modes are kept.
-func (vm *VM) shareFiles() (files []agent.File, err error) {
-	for i, to := range slices.Sorted(maps.Keys(vm.Config.Files)) {
-		from := vm.Config.Files[to]
-		info, err := os.Stat(from)
-		if err != nil {
-			return nil, err
-		}
-		b, err := os.ReadFile(from)
-		if err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(filepath.Join(vm.sharedDir(), strconv.Itoa(i)), b, 0o644); err != nil {
-			return nil, err
-		}
-		files = append(files, agent.File{Path: to, Mode: uint32(info.Mode().Perm())})
-	}
-	return files, nil
-}
-
-func (vm *VM) sharedDir() string { return filepath.Join(vm.dir, "files") }
 
 // failed describes a machine that did not come to life; qemu's words explain it if qemu has ended.
 func (vm *VM) failed(what string, err error) error {

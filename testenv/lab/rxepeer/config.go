@@ -25,7 +25,7 @@ type Config struct {
 	CPUs     int           // default 1
 	MemoryMB int           // default 768
 	Boot     time.Duration // how long booting may take, default BootTimeout
-	Fresh    bool          // Boots the machine also where a state could be restored.
+	Fresh    bool          // Boots the machine: it is the only one of its kind, and a state would serve no other.
 
 	Product string            // path of a static softroce-xdp binary, becomes /usr/sbin/softroce-xdp
 	Files   map[string]string // path in the machine → path here; modes are kept

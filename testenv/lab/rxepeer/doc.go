@@ -21,13 +21,13 @@
 // Machines end with Close, or with the process that booted them, however it ends: qemu gets
 // the kernel's parent-death signal, and taps live only as long as qemu.
 //
-// A boot takes most of a minute of an emulated processor, so each kind of machine boots once: Boot saves
-// its state and restores it from then on, for every machine of the kind, also in other processes.
-// A state is made when the agent runs, the drivers are loaded and nothing else has happened. It has no
-// name, address, file or rxe device: these come after the restore, from the same code as after a boot.
-// So do random numbers for the kernel's pool and the time of day. Memory is mapped from the
-// state, and what a machine writes stays in its process. States are next to the image, under a hash
-// of all that they depend on; one is removed when it was not used for a day or cannot be restored.
+// Booting takes ten seconds of an emulated processor, so each kind of machine boots once: Boot saves its
+// state and restores it from then on, for every machine of the kind, also in other processes.
+// A state is made when the agent runs, the drivers are loaded and the files are there. It has no name,
+// address or rxe device: these come after the restore, from the same code as after a boot. So do random
+// numbers for the kernel's pool and the time of day. Memory is mapped from the state, and what a
+// machine writes stays in its process. States are next to the image, under a hash of all that they
+// depend on; one is removed when others were used later or when it cannot be restored.
 // A machine whose state cannot be made or restored boots, and the reason is logged.
 // Machines are not shared between tests: a restore costs less than a reset that a test could trust.
 //

@@ -50,7 +50,7 @@ func TestHostReachesMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm, err := Boot(ctx, Config{
-		Name: "h", Image: img, Files: map[string]string{"/usr/bin/udpecho": echo},
+		Name: "h", Fresh: true, Image: img, Files: map[string]string{"/usr/bin/udpecho": echo},
 		Ports: []string{"echo"}, NICs: []NIC{NIC{Net: n, MTU: mtu}.at("10.77.0.1/24", "fd77::1/64")},
 	})
 	if err != nil {

@@ -36,7 +36,6 @@ type start struct {
 	initrd  string // Of a machine that boots.
 	state   string // Folder of the state: to be made if initrd is set, else restored; empty if there is none.
 	console string
-	files   string // Folder that the machine reads its files from.
 }
 
 // Files of a state.
@@ -48,8 +47,7 @@ const (
 // qemuArgs is qemu's command line. Its inherited descriptors are the agent's socket, the
 // monitor's, those of the further ports, and then the taps' queues, card by card.
 func qemuArgs(c Config, s start) []string {
-	args := append([]string{"-name", "rxepeer-" + c.Name, "-serial", "file:" + s.console,
-		"-fsdev", "local,id=files,security_model=none,readonly=on,path=" + s.files}, machineArgs(c)...)
+	args := append([]string{"-name", "rxepeer-" + c.Name, "-serial", "file:" + s.console}, machineArgs(c)...)
 	if s.initrd != "" {
 		args = append(args, "-kernel", c.Image.Kernel, "-initrd", s.initrd, "-append", cmdline)
 	} else {
@@ -78,7 +76,6 @@ func machineArgs(c Config) []string {
 		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", firstFD+1), "-mon", "chardev=monitor,mode=control",
 		"-device", "virtio-serial-pci",
 		"-device", "virtserialport,chardev=agent,name=" + agent.PortName,
-		"-device", "virtio-9p-pci,fsdev=files,mount_tag=" + agent.FilesTag,
 	}
 	fd := firstFD + 2
 	for i := range portsOf(c) {

@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -97,8 +99,8 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 const (
 	statePrefix = "state-"
 	buildPrefix = "making-state-"
-	// stateAge is how long a state stays that no machine is restored from.
-	stateAge = 24 * time.Hour
+	// mostStates stay: more than one run of the tests uses. One takes about 200 MB.
+	mostStates = 12
 )
 
 // stateKey is a hash of all that a state depends on.
@@ -117,8 +119,20 @@ func stateKey(c Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var files strings.Builder
+	for _, to := range slices.Sorted(maps.Keys(c.Files)) {
+		info, err := os.Stat(c.Files[to])
+		if err != nil {
+			return "", err
+		}
+		b, err := os.ReadFile(c.Files[to])
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&files, "%q %o %x\n", to, info.Mode().Perm(), sha256.Sum256(b))
+	}
 	sum := sha256.New()
-	for _, part := range [][]byte{guest, host, manifest, []byte(cmdline), []byte(strings.Join(machineArgs(c), " "))} {
+	for _, part := range [][]byte{guest, host, manifest, []byte(cmdline), []byte(strings.Join(machineArgs(c), " ")), []byte(files.String())} {
 		fmt.Fprintf(sum, "%d\n%s", len(part), part)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
@@ -130,23 +144,30 @@ func hasState(dir string) bool {
 	return os.Chtimes(dir, now, now) == nil
 }
 
-// removeOldStates removes states that nothing has used for long, and what a process left behind that was
-// killed while it made one. The caller has the lock.
+// removeOldStates makes room for one more state: it removes those that were not used for the longest time, and
+// what a process left behind that was killed while it made one. The caller has the lock.
 func removeOldStates(folder string) error {
-	entries, err := os.ReadDir(folder)
+	left, err := filepath.Glob(filepath.Join(folder, buildPrefix+"*"))
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		old := strings.HasPrefix(e.Name(), buildPrefix)
-		if strings.HasPrefix(e.Name(), statePrefix) {
-			info, err := e.Info()
-			old = err == nil && time.Since(info.ModTime()) > stateAge
+	states, err := filepath.Glob(filepath.Join(folder, statePrefix+"*"))
+	if err != nil {
+		return err
+	}
+	used := map[string]time.Time{}
+	for _, dir := range states {
+		if info, err := os.Stat(dir); err == nil { // else another process has removed it
+			used[dir] = info.ModTime()
 		}
-		if old {
-			if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
-				return err
-			}
+	}
+	slices.SortFunc(states, func(a, b string) int { return used[b].Compare(used[a]) })
+	if len(states) >= mostStates {
+		left = append(left, states[mostStates-1:]...)
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
 		}
 	}
 	return nil

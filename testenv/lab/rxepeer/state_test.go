@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"os"
 	"path/filepath"
@@ -124,7 +125,7 @@ func testWrongStates(ctx context.Context, t *testing.T, c Config, good string) {
 		t.Fatal(err)
 	}
 	other := c
-	other.CPUs = 2
+	other.Ports = []string{"one", "two"}
 	for _, tc := range []struct {
 		name   string
 		config Config
@@ -136,7 +137,7 @@ func testWrongStates(ctx context.Context, t *testing.T, c Config, good string) {
 			name := filepath.Join(dir, memoryFile)
 			return errors.Join(os.Remove(name), os.WriteFile(name, make([]byte, 1<<20), 0o644))
 		}},
-		{"other machine", other, func(string) error { return nil }},
+		{"another machine", other, func(string) error { return nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")
@@ -165,7 +166,7 @@ func look(ctx context.Context, t *testing.T, vm *VM) string {
 	t.Helper()
 	text := out(ctx, t, vm, `rdma link; rdma dev | sed 's/node_guid.*sys_image_guid.*//'; ip -br link; ip -o address | sed 's/valid_lft.*//'
 cat /sys/class/infiniband/rxe0/ports/1/gids/[0-3]; cat /sys/class/net/eth0/tx_queue_len; tc qdisc show; ethtool -k eth0; ethtool -l eth0
-lsmod | cut -d ' ' -f 1 | sort; mount | grep -v 9p; ls -l --time-style=+ /sbin/extra /dev/virtio-ports; env | sort; ulimit -a; nproc
+lsmod | cut -d ' ' -f 1 | sort; mount; ls -l --time-style=+ /sbin/extra /dev/virtio-ports; env | sort; ulimit -a; nproc
 cat /proc/sys/net/ipv6/conf/eth0/accept_dad; dmesg -l emerg,alert,crit,err,warn | sed 's/^[^]]*] //'`)
 	mac := vm.Config.NICs[0].MAC
 	linkLocal := regexp.MustCompile(`fe80:[0-9a-f:]*`)
@@ -183,4 +184,42 @@ func out(ctx context.Context, t *testing.T, vm *VM, script string) string {
 		t.Fatal(err)
 	}
 	return res.Stdout
+}
+
+// TestRemoveOldStates has too many states, one of which was used last.
+func TestRemoveOldStates(t *testing.T) {
+	dir := t.TempDir()
+	for i := range mostStates + 2 {
+		name := filepath.Join(dir, fmt.Sprint(statePrefix, i))
+		at := time.Now().Add(time.Duration(i-100) * time.Minute)
+		if err := errors.Join(os.Mkdir(name, 0o755), os.Chtimes(name, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !hasState(filepath.Join(dir, statePrefix+"0")) || hasState(filepath.Join(dir, statePrefix+"none")) {
+		t.Error("hasState is wrong")
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, buildPrefix+"1"), 0o755), os.Mkdir(filepath.Join(dir, "sysroot"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeOldStates(dir); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{"sysroot": true, statePrefix + "0": true}
+	for i := 4; i < mostStates+2; i++ {
+		want[fmt.Sprint(statePrefix, i)] = true
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !want[e.Name()] {
+			t.Errorf("%s is still there", e.Name())
+		}
+		delete(want, e.Name())
+	}
+	if len(want) > 0 {
+		t.Errorf("removed: %v", want)
+	}
 }

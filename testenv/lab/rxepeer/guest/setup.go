@@ -54,8 +54,7 @@ func prepare() (problems []string) {
 	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	check(unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited))
 
-	check(run("modprobe", "-a", "virtio_pci", "virtio_console", "virtio_net", "configfs", "9p", "9pnet_virtio",
-		"rdma_rxe", "ib_uverbs", "ib_umad"))
+	check(run("modprobe", "-a", "virtio_pci", "virtio_console", "virtio_net", "configfs", "rdma_rxe", "ib_uverbs", "ib_umad"))
 	check(os.MkdirAll("/sys/kernel/config", 0o755))
 	check(unix.Mount("configfs", "/sys/kernel/config", "configfs", 0, ""))
 	// Addresses are usable at once; nobody else is on the wire to collide with.
@@ -74,7 +73,6 @@ func setUp(s agent.SetUp) (problems []string) {
 	check(unix.Sethostname([]byte(s.Host)))
 	check(writeEtc(s.Host))
 	check(linkPorts(s.Ports))
-	check(copyFiles(s.Files))
 	check(plugIn(s.NICs))
 	if s.Rxe {
 		// rdma_cm numbers its connections from a random number on that it takes when it is loaded.

@@ -3,8 +3,11 @@
 package agent
 
 import (
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +30,17 @@ func TestBegin(t *testing.T) {
 	if err := AwaitReady(host); err != nil {
 		t.Fatal(err)
 	}
+	name, data := filepath.Join(t.TempDir(), "a folder", "file"), strings.Repeat("begin\n", 50_000)
+	if err := SendFile(host, name, 0o740, []byte(data)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode() != 0o740 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if got, err := os.ReadFile(name); err != nil || string(got) != data {
+		t.Errorf("%d bytes arrived of %d, %v", len(got), len(data), err)
+	}
 	if err := Begin(host); err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +54,20 @@ func TestBegin(t *testing.T) {
 }
 
 func TestBeginErrors(t *testing.T) {
-	for text, want := range map[string]string{"read": "unexpected EOF", "begin\n": `"ready\n"`} {
+	for text, want := range map[string]string{"read": "EOF", "begin\n": `"ready\n"`} {
 		if err := AwaitReady(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want one with %q", text, err, want)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	for text, want := range map[string]string{
+		"other\n": "other", "file 1 644\n": "file 1 644", fmt.Sprintf(fileFormat+"a", 2, 0o644, file): "unexpected EOF",
+	} {
+		port := struct {
+			io.Reader
+			io.Writer
+		}{strings.NewReader(text), io.Discard}
+		if err := Announce(port); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)
 		}
 	}

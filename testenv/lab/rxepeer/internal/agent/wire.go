@@ -39,17 +39,7 @@ type SetUp struct {
 	Time    time.Time
 	Entropy []byte // Random bytes for the kernel's pool.
 	Ports   []string
-	Files   []File
 }
-
-// File is a file of the machine. Its content is in the shared folder, under its index in SetUp.Files.
-type File struct {
-	Path string
-	Mode uint32 // permission bits
-}
-
-// FilesTag is the name of the folder that the host shares with the machine by virtio-9p, until SetUp has ended.
-const FilesTag = "files"
 
 // NIC is the interface eth0, eth1, ... of its index in SetUp.NICs.
 type NIC struct {
