@@ -32,7 +32,7 @@ func (vm *VM) boot(ctx context.Context, state string) error {
 	if err := vm.makeInitrd(initrd); err != nil {
 		return err
 	}
-	if err := vm.startQemu(ctx, start{initrd: initrd, state: state, console: vm.Console}); err != nil {
+	if err := vm.startQemu(start{initrd: initrd, state: state, console: vm.Console}); err != nil {
 		return err
 	}
 	defer interrupt(ctx, vm.port)()
@@ -61,10 +61,14 @@ func (vm *VM) restore(ctx context.Context, state string) error {
 	if err := vm.makeDir(); err != nil {
 		return err
 	}
-	if err := vm.startQemu(ctx, start{state: state, console: vm.Console}); err != nil {
+	if err := vm.startQemu(start{state: state, console: vm.Console}); err != nil {
 		return err
 	}
-	if err := vm.monitor.restore(ctx, state); err != nil {
+	m, err := openMonitor(ctx, vm.control)
+	if err == nil {
+		err = m.restore(ctx, state)
+	}
+	if err != nil {
 		return vm.failed("restore", err)
 	}
 	return nil

@@ -193,7 +193,11 @@ func makeState(ctx context.Context, c Config, dir string) error {
 		if err := vm.boot(ctx, dir); err != nil {
 			return err
 		}
-		return vm.monitor.save(ctx, dir)
+		m, err := openMonitor(ctx, vm.control)
+		if err == nil {
+			err = m.save(ctx, dir)
+		}
+		return err
 	})
 	if err != nil {
 		return err

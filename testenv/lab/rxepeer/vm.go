@@ -33,12 +33,11 @@ type VM struct {
 	dir     string    // temporary, removed by Close
 	started time.Time // when qemu was
 	pid     int
-	exited  chan struct{} // closed when qemu is gone
-	stderr  bytes.Buffer  // qemu's, complete once exited
-	port    *os.File      // host's end of the agent's channel
-	agent   *rpc.Client   // on port, once the machine is set up
-	control *os.File      // host's end of monitor
-	monitor *monitor
+	exited  chan struct{}       // closed when qemu is gone
+	stderr  bytes.Buffer        // qemu's, complete once exited
+	port    *os.File            // host's end of the agent's channel
+	agent   *rpc.Client         // on port, once the machine is set up
+	control *os.File            // host's end of qemu's monitor
 	ports   map[string]*os.File // host's ends of Config.Ports
 }
 
@@ -93,7 +92,7 @@ func launch(ctx context.Context, cfg Config, f func(context.Context, *VM) error)
 }
 
 // startQemu starts qemu with the agent's socket, the monitor's, those of the ports and the taps.
-func (vm *VM) startQemu(ctx context.Context, s start) error {
+func (vm *VM) startQemu(s start) error {
 	var files []*os.File
 	defer func() { closeAll(files) }()
 	channel := func(name string) (*os.File, error) {
@@ -144,13 +143,10 @@ func (vm *VM) startQemu(ctx context.Context, s start) error {
 		}
 	}()
 	vm.started = time.Now()
-	if err := <-started; err != nil {
+	if err = <-started; err != nil {
 		return err
 	}
 	vm.pid = cmd.Process.Pid
-	if vm.monitor, err = openMonitor(ctx, vm.control); err != nil {
-		return vm.failed("start qemu", err)
-	}
 	return nil
 }
 
