@@ -54,7 +54,7 @@ func bootPair(ctx context.Context, t *testing.T, mtu int, release string) *pair 
 	}
 	for _, vm := range vms {
 		t.Cleanup(func() { vm.Close() })
-		t.Logf("%s: Linux %s, booted in %v", vm.Config.Name, vm.Kernel, vm.BootTime.Round(time.Millisecond))
+		t.Log(vm.Describe())
 	}
 	return &pair{n, vms[0], vms[1]}
 }

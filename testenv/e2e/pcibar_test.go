@@ -87,7 +87,7 @@ func boot(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.vm.Close() })
-	t.Logf("Linux %s, booted in %v", m.vm.Kernel, m.vm.BootTime.Round(time.Millisecond))
+	t.Log(m.vm.Describe())
 	for _, slot := range []int{memorySlot, shortSlot, trapSlot} {
 		if err := m.vm.Put(ctx, sysfs(slot, "enable"), []byte("1"), 0o644); err != nil {
 			t.Fatal(err)

@@ -43,13 +43,13 @@ func TestEDTInAMachine(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	vm, err := rxepeer.Boot(ctx, rxepeer.Config{
-		Name: "edt", NoRxe: true, Product: product, Files: map[string]string{"/usr/sbin/bench": bench},
+		Name: "edt", Fresh: true, NoRxe: true, Product: product, Files: map[string]string{"/usr/sbin/bench": bench},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer vm.Close()
-	t.Logf("Linux %s, booted in %v", vm.Kernel, vm.BootTime.Round(time.Millisecond))
+	t.Log(vm.Describe())
 	// Agent and source are of different sessions. With one processor and a group for each session,
 	// Linux 6.12 lets the agent starve for more than ten seconds: the data plane fails open meanwhile.
 	if _, err := vm.Run(ctx, "sh", "-c", "echo 0 > /proc/sys/kernel/sched_autogroup_enabled"); err != nil {

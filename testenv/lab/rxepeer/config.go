@@ -25,15 +25,17 @@ type Config struct {
 	CPUs     int           // default 1
 	MemoryMB int           // default 768
 	Boot     time.Duration // longest time for booting, default BootTimeout
+	Fresh    bool          // Boots the machine: it is the only one of its kind, and a state would serve no other.
 
 	Product string            // path of a static softroce-xdp binary, becomes /usr/sbin/softroce-xdp
 	Files   map[string]string // path in the machine → path here; modes are kept
 
 	// Ports are the names of further virtio-serial ports, which VM.Port opens here and a program
-	// in the machine finds by /sys/class/virtio-ports/*/name. They work without a network.
+	// in the machine by /dev/virtio-ports/NAME. They work without a network.
 	Ports []string
 
-	// Qemu are further arguments of qemu, for example devices. PCI slots from 0x10 on are free.
+	// Qemu are further arguments of qemu, for example devices. PCI slots from 0x10 on are free. A
+	// machine with such arguments always boots.
 	Qemu []string
 
 	// Dir receives the console log NAME.console; empty means a temporary folder that

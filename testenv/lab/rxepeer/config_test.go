@@ -42,8 +42,8 @@ func TestConfigDefaults(t *testing.T) {
 	if c.NICs[0].MAC.String() == c.NICs[1].MAC.String() {
 		t.Errorf("both cards have MAC %s", c.NICs[0].MAC)
 	}
-	args := strings.Join(qemuArgs(Config{Name: "a", Image: &Image{}, NICs: c.NICs, Qemu: []string{"-device", "edu"}}, "i", "c"), " ")
-	for _, want := range []string{"-device edu", "fds=4:5:6:7", "fds=8:9:10:11", "mq=on,vectors=10", "guest_tso4=off", "host_mtu=1500"} {
+	args := strings.Join(qemuArgs(Config{Name: "a", Image: &Image{}, NICs: c.NICs, Qemu: []string{"-device", "edu"}}, start{initrd: "i", console: "c"}), " ")
+	for _, want := range []string{"-device edu", "fds=6:7:8:9", "fds=10:11:12:13", "mq=on,vectors=10", "guest_tso4=off", "host_mtu=1500"} {
 		if !strings.Contains(args, want) {
 			t.Errorf("no %s in %s", want, args)
 		}

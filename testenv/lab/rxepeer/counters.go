@@ -21,19 +21,18 @@ func (vm *VM) RxeCounters(ctx context.Context) (Counters, error) {
 
 // RxeCountersOf reads the counters of an rxe device.
 func (vm *VM) RxeCountersOf(ctx context.Context, dev string) (Counters, error) {
-	res, err := vm.Run(ctx, "sh", "-c", "cd /sys/class/infiniband/"+dev+"/ports/1/hw_counters && grep -H . *")
+	files, err := vm.GetAll(ctx, "/sys/class/infiniband/"+dev+"/ports/1/hw_counters")
 	if err != nil {
 		return nil, err
 	}
 	c := Counters{}
-	for line := range strings.Lines(res.Stdout) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+	for name, value := range files {
 		if name == "lifespan" {
 			continue // how long sysfs caches the others, in ms
 		}
-		n, err := strconv.ParseUint(value, 10, 64)
-		if !ok || err != nil {
-			return nil, fmt.Errorf("rxepeer: machine %s: %s: unexpected counter line %q", vm.Config.Name, dev, line)
+		n, err := strconv.ParseUint(strings.TrimSpace(string(value)), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("rxepeer: machine %s: %s: counter %s is %q", vm.Config.Name, dev, name, value)
 		}
 		c[name] = n
 	}

@@ -6,10 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"sort"
-	"strings"
 
 	"github.com/cavaliergopher/cpio"
 )
@@ -54,48 +51,18 @@ func writeTree(w io.Writer, root string) error {
 	return cw.Close()
 }
 
-// writeFiles writes single files (path in the archive → path here) and the folders
-// above them as a newc cpio. The kernel unpacks it over the archive before it.
-func writeFiles(w io.Writer, files map[string]string) error {
+// writeProgram writes one program at the top as a newc cpio. The kernel unpacks it over the archive
+// before it.
+func writeProgram(w io.Writer, name string, program []byte) error {
 	cw := cpio.NewWriter(w)
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
+	header := &cpio.Header{Name: name, Mode: cpio.TypeReg | 0o755, Size: int64(len(program)), Links: 1}
+	if err := cw.WriteHeader(header); err != nil {
+		return err
 	}
-	sort.Strings(names)
-	made := map[string]bool{".": true}
-	var mkdir func(dir string) error
-	mkdir = func(dir string) error {
-		if made[dir] {
-			return nil
-		}
-		if err := mkdir(path.Dir(dir)); err != nil {
-			return err
-		}
-		made[dir] = true
-		return cw.WriteHeader(&cpio.Header{Name: dir, Mode: cpio.TypeDir | 0o755})
-	}
-	for _, name := range names {
-		rel := merged(name)
-		if err := mkdir(path.Dir(rel)); err != nil {
-			return err
-		}
-		if err := writeFile(cw, rel, files[name]); err != nil {
-			return err
-		}
+	if _, err := cw.Write(program); err != nil {
+		return err
 	}
 	return cw.Close()
-}
-
-// merged maps /bin, /sbin, /lib and /lib64 below /usr. In the image they are symbolic
-// links, and the kernel would replace a link by a folder of that name.
-func merged(name string) string {
-	rel := path.Clean("/" + name)[1:]
-	switch top, _, _ := strings.Cut(rel, "/"); top {
-	case "bin", "sbin", "lib", "lib64":
-		return "usr/" + rel
-	}
-	return rel
 }
 
 func writeFile(cw *cpio.Writer, rel, from string) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rxepeer boots virtual machines that speak RoCEv2 with the Linux
+// Package rxepeer starts virtual machines that speak RoCEv2 with the Linux
 // kernel's own driver, rdma_rxe, as the peer that our product is tested against.
 //
 // A machine is a Debian kernel and a small Debian user land (perftest, rdma-core,
@@ -20,6 +20,16 @@
 //
 // Machines end with Close, or with the process that booted them, however it ends: qemu gets
 // the kernel's parent-death signal, and taps live only as long as qemu.
+//
+// Booting takes ten seconds of an emulated processor, so each kind of machine boots once: Boot saves its
+// state and restores it from then on, for every machine of the kind, also in other processes.
+// A state is made when the agent runs, the drivers are loaded and the files are there. It has no name,
+// address or rxe device: these come after the restore, from the same code as after a boot. So do random
+// numbers for the kernel's pool and the time of day. Memory is mapped from the state, and what a
+// machine writes stays in its process. States are next to the image, under a hash of all that they
+// depend on; one is removed when others were used later or when it cannot be restored.
+// A machine whose state cannot be made or restored boots, and the reason is logged.
+// Machines are not shared between tests: a restore costs less than a reset that a test could trust.
 //
 // The first Boot on a host builds the image (see EnsureImage), which needs the
 // network, root for the taps, and the tools that CheckHost names. $SOFTROCE_VM_MIRROR and

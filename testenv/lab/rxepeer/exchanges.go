@@ -5,6 +5,7 @@ package rxepeer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -55,18 +56,22 @@ func (vm *VM) addr(v6 bool) (netip.Addr, error) {
 // GIDIndex returns the index of an address in the GID table of an rxe device, where an IPv4
 // address stands as ::ffff:a.b.c.d.
 func (vm *VM) GIDIndex(ctx context.Context, dev string, addr netip.Addr) (int, error) {
-	res, err := vm.Run(ctx, "sh", "-c", "cd /sys/class/infiniband/"+dev+"/ports/1/gids && grep -vH 0000:0000:0000:0000:0000:0000:0000:0000 *")
+	files, err := vm.GetAll(ctx, "/sys/class/infiniband/"+dev+"/ports/1/gids")
 	if err != nil {
 		return 0, err
 	}
 	want := netip.AddrFrom16(addr.As16())
-	for line := range strings.Lines(res.Stdout) {
-		index, gid, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if got, err := netip.ParseAddr(gid); err == nil && got == want {
+	var all []string
+	for _, index := range slices.Sorted(maps.Keys(files)) {
+		got, err := netip.ParseAddr(strings.TrimSpace(string(files[index])))
+		if err == nil && got == want {
 			return strconv.Atoi(index)
 		}
+		if err == nil && !got.IsUnspecified() {
+			all = append(all, got.String())
+		}
 	}
-	return 0, fmt.Errorf("rxepeer: machine %s: %s has no GID for %s:\n%s", vm.Config.Name, dev, addr, res.Stdout)
+	return 0, fmt.Errorf("rxepeer: machine %s: %s has no GID for %s: it has %s", vm.Config.Name, dev, addr, all)
 }
 
 // controlPort is where perftest and the ibv pingpongs listen for their clients.

@@ -132,7 +132,7 @@ func lock(ctx context.Context, name string) (func(), error) {
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("rxepeer: waiting for another build of the image (%s): %w", name, ctx.Err())
+			return nil, fmt.Errorf("rxepeer: waiting for another process that has the lock %s: %w", name, ctx.Err())
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

@@ -50,7 +50,7 @@ func TestHostReachesMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm, err := Boot(ctx, Config{
-		Name: "h", Image: img, Files: map[string]string{"/usr/bin/udpecho": echo},
+		Name: "h", Fresh: true, Image: img, Files: map[string]string{"/usr/bin/udpecho": echo},
 		Ports: []string{"echo"}, NICs: []NIC{NIC{Net: n, MTU: mtu}.at("10.77.0.1/24", "fd77::1/64")},
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ func portEcho(ctx context.Context, t *testing.T, vm *VM) {
 	if _, err := vm.Port("other"); err == nil || !strings.Contains(err.Error(), "Config.Ports") {
 		t.Errorf("a port that was not asked for: %v", err)
 	}
-	script := `dev=/dev/$(basename $(dirname $(grep -lx echo /sys/class/virtio-ports/*/name))); exec 3<>$dev; read line <&3; echo "got $line" >&3`
+	script := `exec 3<>/dev/virtio-ports/echo; read line <&3; echo "got $line" >&3`
 	p, err := vm.Start(ctx, "sh", "-c", script)
 	if err != nil {
 		t.Fatal(err)

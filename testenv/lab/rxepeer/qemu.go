@@ -31,26 +31,57 @@ func qemuCommand(img *Image, args []string) *exec.Cmd {
 	return cmd
 }
 
-// qemuArgs is qemu's command line. Its inherited descriptors are the agent's socket,
-// those of the further ports, and then the taps' queues, card by card.
-func qemuArgs(c Config, initrd, console string) []string {
+// start is how qemu starts a machine: it boots, or continues from a state.
+type start struct {
+	initrd  string // Of a machine that boots.
+	state   string // Folder of the state: to be made if initrd is set, else restored; empty if there is none.
+	console string
+}
+
+// Files of a state.
+const (
+	memoryFile  = "memory"
+	devicesFile = "devices"
+)
+
+// qemuArgs is qemu's command line. Its inherited descriptors are the agent's socket, the
+// monitor's, those of the further ports, and then the taps' queues, card by card.
+func qemuArgs(c Config, s start) []string {
+	args := append([]string{"-name", "rxepeer-" + c.Name, "-serial", "file:" + s.console}, machineArgs(c)...)
+	if s.initrd != "" {
+		args = append(args, "-kernel", c.Image.Kernel, "-initrd", s.initrd, "-append", cmdline)
+	} else {
+		args = append(args, "-incoming", "defer")
+	}
+	if s.state == "" {
+		return args
+	}
+	memory := fmt.Sprintf("memory-backend-file,id=memory,size=%dM,mem-path=%s", c.MemoryMB, filepath.Join(s.state, memoryFile))
+	if s.initrd != "" {
+		memory += ",share=on"
+	} else {
+		memory += ",share=off,readonly=on,rom=off" // What the machine writes stays in its process.
+	}
+	return append(args, "-object", memory, "-machine", "memory-backend=memory")
+}
+
+// machineArgs are the arguments that a state belongs to: what the machine can see of itself before SetUp.
+func machineArgs(c Config) []string {
 	args := []string{
-		"-name", "rxepeer-" + c.Name,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		// Hardware virtualisation is not everywhere, and where it is nested it may hang.
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
 		"-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMB),
-		"-kernel", c.Image.Kernel, "-initrd", initrd, "-append", cmdline(c),
-		"-serial", "file:" + console,
 		"-chardev", fmt.Sprintf("socket,id=agent,fd=%d", firstFD),
+		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", firstFD+1), "-mon", "chardev=monitor,mode=control",
 		"-device", "virtio-serial-pci",
 		"-device", "virtserialport,chardev=agent,name=" + agent.PortName,
 	}
-	fd := firstFD + 1
-	for i, name := range c.Ports {
+	fd := firstFD + 2
+	for i := range portsOf(c) {
 		args = append(args,
 			"-chardev", fmt.Sprintf("socket,id=port%d,fd=%d", i, fd),
-			"-device", fmt.Sprintf("virtserialport,chardev=port%d,name=%s", i, name))
+			"-device", fmt.Sprintf("virtserialport,chardev=port%d,name=%s", i, agent.FurtherPort(i)))
 		fd++
 	}
 	for i, n := range c.NICs {
@@ -66,8 +97,12 @@ func qemuArgs(c Config, initrd, console string) []string {
 	return append(args, c.Qemu...)
 }
 
+// portsOf is how many further ports a machine has. One is there whether it is used or not, so that
+// machines with and without it share a state.
+func portsOf(c Config) int { return max(1, len(c.Ports)) }
+
 func nicDevice(i int, n NIC) string {
-	dev := fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s,host_mtu=%d,romfile=", i, n.MAC, n.MTU)
+	dev := fmt.Sprintf("virtio-net-pci,netdev=net%d,host_mtu=%d,romfile=", i, n.MTU)
 	if n.Queues > 1 {
 		// Two vectors a pair, one for control, one for configuration changes.
 		dev += fmt.Sprintf(",mq=on,vectors=%d", 2*n.Queues+2)
@@ -75,30 +110,15 @@ func nicDevice(i int, n NIC) string {
 	if !n.GuestOffloads {
 		dev += ",guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off,guest_csum=off"
 	}
-	return dev
+	// After a restore the driver would announce an address that is about to change.
+	return dev + ",guest_announce=off"
 }
 
-// cmdline is the kernel's; guest/cmdline.go reads the rxepeer words.
-func cmdline(c Config) string {
-	words := []string{
-		"console=ttyS0", "loglevel=5", "panic=-1", "mitigations=off", "net.ifnames=0",
-		// The kernel counts timer interrupts for a moment when it starts, and panics (IO-APIC + timer
-		// doesn't work) where a busy host did not let the emulator deliver any.
-		"no_timer_check",
-		"rxepeer.host=" + c.Name,
-	}
-	if !c.NoRxe {
-		words = append(words, "rxepeer.rxe=1")
-	}
-	for i, n := range c.NICs {
-		addrs := make([]string, len(n.Addrs))
-		for j, a := range n.Addrs {
-			addrs[j] = a.String()
-		}
-		words = append(words, fmt.Sprintf("rxepeer.eth%d=%s", i, strings.Join(addrs, ",")))
-	}
-	return strings.Join(words, " ")
-}
+// cmdline is the kernel's.
+const cmdline = "console=ttyS0 loglevel=5 panic=-1 mitigations=off net.ifnames=0 " +
+	// The kernel counts timer interrupts for a moment when it starts, and panics (IO-APIC + timer
+	// doesn't work) where a busy host did not let the emulator deliver any.
+	"no_timer_check"
 
 // macOf derives a locally administered address, the same in every run.
 func macOf(name string, card int) net.HardwareAddr {

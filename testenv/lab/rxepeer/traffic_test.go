@@ -50,7 +50,7 @@ func bootPair(ctx context.Context, t *testing.T, nic NIC) (*Net, *VM, *VM) {
 		t.Fatal(err)
 	}
 	for _, vm := range vms {
-		t.Logf("%s: booted %s in %v", vm.Config.Name, vm.Kernel, vm.BootTime.Round(time.Millisecond))
+		t.Log(vm.Describe())
 		t.Cleanup(func() {
 			if err := vm.Close(); err != nil {
 				t.Error(err)

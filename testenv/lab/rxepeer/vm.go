@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/rpc"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -28,22 +27,35 @@ type VM struct {
 	Config   Config        // configuration with defaults filled in
 	Kernel   string        // the machine's uname -r
 	BootTime time.Duration // time from starting qemu to the agent's answer
+	Restored bool          // The machine was restored from a state and did not boot.
 	Console  string        // path of the console log
 
-	dir    string // temporary, removed by Close
-	pid    int
-	exited chan struct{} // closed when qemu is gone
-	stderr bytes.Buffer  // qemu's, complete once exited
-	agent  *rpc.Client
-	ports  map[string]*os.File // host's ends of Config.Ports
+	dir     string    // temporary, removed by Close
+	started time.Time // when qemu was
+	pid     int
+	exited  chan struct{}       // closed when qemu is gone
+	stderr  bytes.Buffer        // qemu's, complete once exited
+	port    *os.File            // host's end of the agent's channel
+	agent   *rpc.Client         // on port, once the machine is set up
+	control *os.File            // host's end of qemu's monitor
+	ports   map[string]*os.File // host's ends of Config.Ports
 }
 
 // TapName is the host's name of a machine's card, in the card's namespace.
 func TapName(vmName string, card int) string { return fmt.Sprintf("%s-t%d", vmName, card) }
 
-// Boot starts a machine and returns when its agent answers, its addresses are set and its
-// rxe devices exist. ctx bounds booting only; the machine lives until Close, or until
-// this process ends.
+// Describe names the machine, its kernel, and how it came to life.
+func (vm *VM) Describe() string {
+	how := "booted"
+	if vm.Restored {
+		how = "restored"
+	}
+	return fmt.Sprintf("%s: Linux %s, %s in %v", vm.Config.Name, vm.Kernel, how, vm.BootTime.Round(time.Millisecond))
+}
+
+// Boot starts a machine and returns when its agent answers, its files are there, its addresses are set
+// and its rxe devices exist. It restores a state of such a machine, and boots where that is not
+// possible. ctx bounds booting only; the machine lives until Close, or until this process ends.
 func Boot(ctx context.Context, cfg Config) (*VM, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -59,106 +71,62 @@ func Boot(ctx context.Context, cfg Config) (*VM, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Boot)
 	defer cancel()
+	if vm := tryRestore(ctx, cfg); vm != nil {
+		return vm, nil
+	}
+	return launch(ctx, cfg, func(ctx context.Context, vm *VM) error {
+		if err := vm.boot(ctx, ""); err != nil {
+			return err
+		}
+		return vm.setUp(ctx)
+	})
+}
+
+// launch makes a machine by f. A machine that f fails on is closed.
+func launch(ctx context.Context, cfg Config, f func(context.Context, *VM) error) (*VM, error) {
 	vm := &VM{Config: cfg, exited: make(chan struct{})}
-	if err := vm.boot(ctx); err != nil {
-		err = fmt.Errorf("rxepeer: boot %s: %w", cfg.Name, err)
-		return nil, errors.Join(err, vm.Close())
+	if err := f(ctx, vm); err != nil {
+		return nil, errors.Join(fmt.Errorf("rxepeer: start %s: %w", cfg.Name, err), vm.Close())
 	}
 	return vm, nil
 }
 
-func (vm *VM) boot(ctx context.Context) error {
-	var err error
-	if vm.dir, err = os.MkdirTemp("", "rxepeer-"); err != nil {
-		return err
-	}
-	logDir := vm.Config.Dir
-	if logDir == "" {
-		logDir = vm.dir
-	}
-	vm.Console = filepath.Join(logDir, vm.Config.Name+".console")
-	initrd := filepath.Join(vm.dir, "initrd")
-	if err := vm.makeInitrd(ctx, initrd); err != nil {
-		return err
-	}
-	start := time.Now()
-	conn, err := vm.startQemu(qemuArgs(vm.Config, initrd, vm.Console))
-	if err != nil {
-		return err
-	}
-	vm.agent = rpc.NewClient(conn)
-	var hello agent.Hello
-	if err := vm.call(ctx, "Hello", agent.Empty{}, &hello); err != nil {
-		return err
-	}
-	vm.Kernel, vm.BootTime = hello.Kernel, time.Since(start)
-	if len(hello.Problems) > 0 {
-		return fmt.Errorf("setting the machine up: %s", strings.Join(hello.Problems, "; "))
-	}
-	return nil
-}
-
-// makeInitrd puts the files of this boot behind the image's.
-func (vm *VM) makeInitrd(ctx context.Context, name string) error {
-	guest := filepath.Join(vm.dir, "guest")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", guest,
-		"github.com/softroce/softroce-xdp/testenv/lab/rxepeer/guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if _, err := outputOf(build); err != nil {
-		return err
-	}
-	out, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	base, err := os.Open(vm.Config.Image.Initrd)
-	if err != nil {
-		return err
-	}
-	defer base.Close()
-	n, err := io.Copy(out, base)
-	if err != nil {
-		return err
-	}
-	// The kernel skips zeros between archives, and wants each at a multiple of 4.
-	if _, err := out.Write(make([]byte, -n&3)); err != nil {
-		return err
-	}
-	if err := writeFiles(out, withFile(vm.Config.Files, "/init", guest)); err != nil {
-		return err
-	}
-	return out.Close()
-}
-
-// startQemu starts qemu with the agent's socket and the taps, and returns our end of
-// the socket.
-func (vm *VM) startQemu(args []string) (io.ReadWriteCloser, error) {
-	ours, theirs, err := socketPair("agent")
-	if err != nil {
-		return nil, err
-	}
-	files := []*os.File{theirs}
+// startQemu starts qemu with the agent's socket, the monitor's, those of the ports and the taps.
+func (vm *VM) startQemu(s start) error {
+	var files []*os.File
 	defer func() { closeAll(files) }()
-	vm.ports = map[string]*os.File{}
-	for _, name := range vm.Config.Ports {
-		here, there, err := socketPair(name)
-		if err != nil {
-			ours.Close()
-			return nil, err
+	channel := func(name string) (*os.File, error) {
+		ours, theirs, err := socketPair(name)
+		if err == nil {
+			files = append(files, theirs)
 		}
-		vm.ports[name] = here
-		files = append(files, there)
+		return ours, err
+	}
+	var err error
+	if vm.port, err = channel("agent"); err != nil {
+		return err
+	}
+	if vm.control, err = channel("monitor"); err != nil {
+		return err
+	}
+	vm.ports = map[string]*os.File{}
+	for i := range portsOf(vm.Config) {
+		name := agent.FurtherPort(i)
+		if i < len(vm.Config.Ports) {
+			name = vm.Config.Ports[i]
+		}
+		if vm.ports[name], err = channel(name); err != nil {
+			return err
+		}
 	}
 	for i, n := range vm.Config.NICs {
 		fds, err := n.Net.addTap(TapName(vm.Config.Name, i), n.MTU, n.Queues)
 		if err != nil {
-			ours.Close()
-			return nil, err
+			return err
 		}
 		files = append(files, fds...)
 	}
-	cmd := qemuCommand(vm.Config.Image, args)
+	cmd := qemuCommand(vm.Config.Image, qemuArgs(vm.Config, s))
 	cmd.ExtraFiles = files
 	cmd.Stdout, cmd.Stderr = &vm.stderr, &vm.stderr
 	// The kernel kills qemu when the thread that started it ends: not before we do.
@@ -174,12 +142,12 @@ func (vm *VM) startQemu(args []string) (io.ReadWriteCloser, error) {
 			close(vm.exited)
 		}
 	}()
-	if err := <-started; err != nil {
-		ours.Close()
-		return nil, err
+	vm.started = time.Now()
+	if err = <-started; err != nil {
+		return err
 	}
 	vm.pid = cmd.Process.Pid
-	return ours, nil
+	return nil
 }
 
 // socketPair makes our end, whose Close wakes a pending Read, and the one for qemu.
@@ -199,7 +167,7 @@ func socketPair(name string) (ours, theirs *os.File, err error) {
 // written waits until a program in the machine opens the other end.
 func (vm *VM) Port(name string) (io.ReadWriter, error) {
 	p := vm.ports[name]
-	if p == nil {
+	if p == nil || !slices.Contains(vm.Config.Ports, name) {
 		return nil, fmt.Errorf("rxepeer: machine %s has no port %q: name it in Config.Ports", vm.Config.Name, name)
 	}
 	return p, nil
@@ -223,7 +191,7 @@ func (vm *VM) call(ctx context.Context, method string, args, reply any) error {
 	case <-vm.exited:
 		return vm.died()
 	case <-ctx.Done():
-		if method == "Hello" {
+		if method == "SetUp" {
 			return fmt.Errorf("no answer from its agent: %w\nend of the console:\n%s", ctx.Err(), vm.consoleTail())
 		}
 		return fmt.Errorf("machine %s: %s: %w", vm.Config.Name, method, ctx.Err())
@@ -254,7 +222,11 @@ func (vm *VM) Close() error {
 			<-vm.exited
 		}
 	}
-	for _, p := range vm.ports {
+	ends := append(slices.Collect(maps.Values(vm.ports)), vm.port, vm.control)
+	for _, p := range ends {
+		if p == nil {
+			continue
+		}
 		if err := p.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			errs = append(errs, err)
 		}

@@ -24,7 +24,7 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm, err := Boot(ctx, Config{
-		Name: "m", CPUs: 2, NICs: []NIC{NIC{Net: n}.at("10.77.0.1/24")}, Files: map[string]string{"/usr/bin/extra": extra},
+		Name: "m", Fresh: true, CPUs: 2, NICs: []NIC{NIC{Net: n}.at("10.77.0.1/24")}, Files: map[string]string{"/usr/bin/extra": extra},
 	})
 	if err != nil {
 		t.Fatal(err)

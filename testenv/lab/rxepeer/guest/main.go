@@ -2,7 +2,7 @@
 
 // Command guest is /init of a test machine: as process 1 it starts itself once more
 // as the agent, reaps orphans, and powers off when the agent is gone. The agent
-// sets the machine up as the kernel command line says and then serves the host.
+// prepares the machine, sets it up as the host asks, and then serves the host.
 package main
 
 import (

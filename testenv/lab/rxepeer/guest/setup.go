@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer/internal/agent"
 )
 
 const appletDir = "/usr/local/bin"
@@ -35,15 +37,10 @@ func mountAll() error {
 	return errors.Join(errs...)
 }
 
-// setUp brings the machine to the state that Boot promises. It goes on after a failure
-// and returns all of them, so that the host can look around in a half-made machine.
-func setUp(cmdline string) []string {
-	var problems []string
-	check := func(err error) {
-		if err != nil {
-			problems = append(problems, err.Error())
-		}
-	}
+// prepare does what is the same for every machine. It goes on after a failure and returns all of
+// them, so that the host can look around in a half-made machine.
+func prepare() (problems []string) {
+	check := collect(&problems)
 	os.Clearenv()
 	for key, value := range map[string]string{"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:" + appletDir, "HOME": "/root", "LC_ALL": "C", "TERM": "dumb"} {
 		check(os.Setenv(key, value))
@@ -53,37 +50,78 @@ func setUp(cmdline string) []string {
 	check(os.MkdirAll(appletDir, 0o755))
 	check(run("/bin/busybox", "--install", "-s", appletDir))
 	linkShell(check)
-
-	p := parseCmdline(cmdline)
-	check(unix.Sethostname([]byte(p.host)))
-	check(writeEtc(p.host))
 	// Verbs pin memory; programs load BPF.
 	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	check(unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited))
 
-	check(run("modprobe", "-a", "virtio_pci", "virtio_console", "virtio_net", "configfs"))
+	check(run("modprobe", "-a", "virtio_pci", "virtio_console", "virtio_net", "configfs", "rdma_rxe", "ib_uverbs", "ib_umad"))
 	check(os.MkdirAll("/sys/kernel/config", 0o755))
 	check(unix.Mount("configfs", "/sys/kernel/config", "configfs", 0, ""))
 	// Addresses are usable at once; nobody else is on the wire to collide with.
 	check(os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0o644))
 	check(run("ip", "link", "set", "dev", "lo", "up"))
-	for _, nic := range p.nics {
-		check(os.WriteFile("/proc/sys/net/ipv6/conf/"+nic.name+"/accept_dad", []byte("0"), 0o644))
-		for _, addr := range nic.addrs {
-			check(run("ip", "address", "add", addr, "dev", nic.name))
-		}
-		check(run("ip", "link", "set", "dev", nic.name, "up"))
-	}
-	for _, nic := range p.nics {
-		check(waitUp(nic.name, 10*time.Second))
-	}
-	if p.rxe {
-		check(run("modprobe", "-a", "rdma_rxe", "rdma_ucm", "ib_uverbs", "ib_umad"))
-		for i, nic := range p.nics {
-			check(run("rdma", "link", "add", fmt.Sprintf("rxe%d", i), "type", "rxe", "netdev", nic.name))
+	return problems
+}
+
+// setUp brings the machine to the state that Boot promises. It goes on after a failure as prepare does.
+func setUp(s agent.SetUp) (problems []string) {
+	check := collect(&problems)
+	// First of all: what follows uses random numbers, and machines restored from one state would use the same.
+	check(reseed(s.Entropy))
+	now := unix.NsecToTimespec(s.Time.UnixNano())
+	check(unix.ClockSettime(unix.CLOCK_REALTIME, &now))
+	check(unix.Sethostname([]byte(s.Host)))
+	check(writeEtc(s.Host))
+	check(linkPorts(s.Ports))
+	check(plugIn(s.NICs))
+	if s.Rxe {
+		// rdma_cm numbers its connections from a random number on that it takes when it is loaded.
+		check(run("modprobe", "rdma_ucm"))
+		for i := range s.NICs {
+			check(run("rdma", "link", "add", fmt.Sprintf("rxe%d", i), "type", "rxe", "netdev", ethName(i)))
 		}
 	}
 	return problems
+}
+
+func ethName(i int) string { return fmt.Sprintf("eth%d", i) }
+
+// plugIn gives the interfaces their addresses and waits until they are up.
+func plugIn(nics []agent.NIC) error {
+	if len(nics) == 0 {
+		return nil
+	}
+	var batch strings.Builder
+	for i, nic := range nics {
+		dev := ethName(i)
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+dev+"/accept_dad", []byte("0"), 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintf(&batch, "link set dev %s address %s\n", dev, nic.MAC)
+		for _, addr := range nic.Addrs {
+			fmt.Fprintf(&batch, "address add %s dev %s\n", addr, dev)
+		}
+		fmt.Fprintf(&batch, "link set dev %s up\n", dev)
+	}
+	ip := exec.Command("ip", "-batch", "-")
+	ip.Stdin = strings.NewReader(batch.String())
+	if out, err := ip.CombinedOutput(); err != nil {
+		return fmt.Errorf("ip -batch: %w: %s\n%s", err, out, batch.String())
+	}
+	for i := range nics {
+		if err := waitUp(ethName(i), 10*time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func collect(problems *[]string) func(error) {
+	return func(err error) {
+		if err != nil {
+			*problems = append(*problems, err.Error())
+		}
+	}
 }
 
 // waitUp waits until the kernel has noticed the carrier, which it may delay by a second; IPv6

@@ -14,7 +14,7 @@ import (
 
 // Server is the guest's side.
 type Server struct {
-	Greeting func() Hello
+	SetUp func(SetUp) Hello
 
 	mu    sync.Mutex
 	last  uint64
@@ -34,8 +34,8 @@ func (s *Server) Serve(conn io.ReadWriteCloser) error {
 // methods keeps the exported method set to what net/rpc shall serve.
 type methods struct{ s *Server }
 
-func (m *methods) Hello(_ Empty, reply *Hello) error {
-	*reply = m.s.Greeting()
+func (m *methods) SetUp(args SetUp, reply *Hello) error {
+	*reply = m.s.SetUp(args)
 	return nil
 }
 
@@ -129,5 +129,30 @@ func (m *methods) Get(c Chunk, reply *Chunk) error {
 		return err
 	}
 	*reply = Chunk{Path: c.Path, Offset: c.Offset, Data: buf[:n]}
+	return nil
+}
+
+// page is the longest file of sysfs.
+const page = 4096
+
+// GetAll reads the files of a folder, such as one of /sys, none of which is longer than a page. Its
+// folders are left out.
+func (m *methods) GetAll(dir string, reply *map[string][]byte) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	all := map[string][]byte{}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		var got Chunk
+		if err := m.Get(Chunk{Path: filepath.Join(dir, e.Name()), Len: page}, &got); err != nil {
+			return err
+		}
+		all[e.Name()] = got.Data
+	}
+	*reply = all
 	return nil
 }

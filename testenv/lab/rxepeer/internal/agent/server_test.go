@@ -4,8 +4,10 @@ package agent
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/rpc"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,7 +20,7 @@ import (
 func serve(t *testing.T) *rpc.Client {
 	t.Helper()
 	here, there := net.Pipe()
-	s := &Server{Greeting: func() Hello { return Hello{Kernel: "test"} }}
+	s := &Server{SetUp: func(SetUp) Hello { return Hello{Kernel: "test"} }}
 	done := make(chan error)
 	go func() { done <- s.Serve(there) }()
 	c := rpc.NewClient(here)
@@ -162,5 +164,22 @@ func TestFiles(t *testing.T) {
 	call[Empty](t, c, "Put", Chunk{Path: path, Data: []byte("x")})
 	if got := call[Chunk](t, c, "Get", Chunk{Path: path, Len: 100}); string(got.Data) != "x" {
 		t.Errorf("got %q", got.Data)
+	}
+}
+
+func TestGetAll(t *testing.T) {
+	c := serve(t)
+	dir := t.TempDir()
+	err := errors.Join(os.WriteFile(filepath.Join(dir, "one"), []byte("1\n"), 0o644), os.WriteFile(filepath.Join(dir, "none"), nil, 0o644),
+		os.Mkdir(filepath.Join(dir, "folder"), 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := call[map[string][]byte](t, c, "GetAll", dir)
+	if len(got) != 2 || string(got["one"]) != "1\n" || len(got["none"]) != 0 {
+		t.Errorf("got %q", got)
+	}
+	if err := c.Call(Service+".GetAll", filepath.Join(dir, "nonesuch"), &got); err == nil {
+		t.Error("a folder that does not exist was read")
 	}
 }

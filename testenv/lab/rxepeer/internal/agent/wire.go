@@ -5,11 +5,21 @@
 // agent answers; calls run side by side, so one that waits holds up no other.
 package agent
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // PortName is the virtio-serial port's name, the same in qemu's arguments and in
 // the guest's /sys/class/virtio-ports.
 const PortName = "softroce.rxepeer"
+
+// PortDir is the folder of the machine where further ports have the names of their users.
+const PortDir = "/dev/virtio-ports"
+
+// FurtherPort is the name of a further virtio-serial port in qemu's arguments: the machine that
+// uses it need not be known when the emulator starts.
+func FurtherPort(i int) string { return "port" + strconv.Itoa(i) }
 
 // Service is the name that the agent registers its methods under.
 const Service = "Agent"
@@ -20,11 +30,27 @@ const MaxChunk = 256 << 10
 // Empty is for calls without arguments or results.
 type Empty struct{}
 
-// Hello is the agent's first answer, sent when the machine is set up.
+// SetUp is what makes a machine that has booted a particular one: name, interfaces, clock, random numbers.
+type SetUp struct {
+	Host string
+	NICs []NIC
+	Rxe  bool // Adds the rxe devices rxe0, rxe1, ... on eth0, eth1, ...
+
+	Time    time.Time
+	Entropy []byte // Random bytes for the kernel's pool.
+	Ports   []string
+}
+
+// NIC is the interface eth0, eth1, ... of its index in SetUp.NICs.
+type NIC struct {
+	MAC   string
+	Addrs []string // CIDR
+}
+
+// Hello is the answer to SetUp.
 type Hello struct {
-	Kernel   string        // uname -r
-	Uptime   time.Duration // time since the kernel started
-	Problems []string      // problems while setting up; empty if all is well
+	Kernel   string   // uname -r
+	Problems []string // problems while booting and setting up; empty if all is well
 }
 
 // Start is a command to run. Timeout 0 means none.

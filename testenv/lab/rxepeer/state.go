@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rxepeer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// restoreTimeout bounds a restore, which takes a second on an idle host. The machine boots after it.
+const restoreTimeout = 3 * time.Minute
+
+// noRestore is set when a restore has failed: from then on, the machines of this process boot.
+var noRestore atomic.Bool
+
+// tryRestore makes a machine from a state, which it makes first if there is none. It returns nil where the
+// machine has to boot, and logs why.
+func tryRestore(ctx context.Context, c Config) *VM {
+	// Devices that the caller adds cannot be saved in general.
+	if c.Fresh || len(c.Qemu) > 0 || noRestore.Load() {
+		return nil
+	}
+	state, err := ensureState(ctx, c)
+	if err == nil {
+		var vm *VM
+		if vm, err = restored(ctx, c, state); err == nil {
+			return vm
+		}
+	}
+	if ctx.Err() == nil {
+		noRestore.Store(true)
+		log.Printf("rxepeer: machine %s boots, as all further ones of this process, because it cannot be restored: %v", c.Name, err)
+	}
+	return nil
+}
+
+// restored makes a machine from a state. A state that is no good is removed.
+func restored(ctx context.Context, c Config, state string) (*VM, error) {
+	short, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	vm, err := launch(short, c, func(ctx context.Context, vm *VM) error {
+		if err := vm.restore(ctx, state); err != nil {
+			return err
+		}
+		return vm.setUp(ctx)
+	})
+	if err != nil && ctx.Err() == nil {
+		if rmErr := os.RemoveAll(state); rmErr != nil {
+			err = fmt.Errorf("%w; and the state stays: %w", err, rmErr)
+		}
+	}
+	return vm, err
+}
+
+// ensureState returns the folder of the state that a machine can be restored from. If there is none, it
+// boots such a machine and saves it; concurrent callers, also in other processes, do so once.
+func ensureState(ctx context.Context, c Config) (string, error) {
+	key, err := stateKey(c)
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Dir(c.Image.Kernel)
+	dir := filepath.Join(folder, statePrefix+key)
+	if hasState(dir) {
+		return dir, nil
+	}
+	unlock, err := lock(ctx, filepath.Join(folder, "states.lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if hasState(dir) {
+		return dir, nil
+	}
+	if err := removeOldStates(folder); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(folder, buildPrefix)
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := makeState(ctx, c, tmp); err != nil {
+		return "", fmt.Errorf("make a state: %w", err)
+	}
+	return dir, os.Rename(tmp, dir)
+}
+
+const (
+	statePrefix = "state-"
+	buildPrefix = "making-state-"
+	// mostStates stay: more than one run of the tests uses. One takes about 200 MB.
+	mostStates = 12
+)
+
+// stateKey is a hash of all that a state depends on.
+func stateKey(c Config) (string, error) {
+	guest, err := guestProgram()
+	if err != nil {
+		return "", err
+	}
+	// The kernel in the machine has measured the clock of this host's processor, so a state is for this host,
+	// up to its next start.
+	host, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	manifest, err := os.ReadFile(filepath.Join(filepath.Dir(c.Image.Kernel), manifestFile)) // has the version of qemu
+	if err != nil {
+		return "", err
+	}
+	var files strings.Builder
+	for _, to := range slices.Sorted(maps.Keys(c.Files)) {
+		info, err := os.Stat(c.Files[to])
+		if err != nil {
+			return "", err
+		}
+		b, err := os.ReadFile(c.Files[to])
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&files, "%q %o %x\n", to, info.Mode().Perm(), sha256.Sum256(b))
+	}
+	sum := sha256.New()
+	for _, part := range [][]byte{guest, host, manifest, []byte(cmdline), []byte(strings.Join(machineArgs(c), " ")), []byte(files.String())} {
+		fmt.Fprintf(sum, "%d\n%s", len(part), part)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
+}
+
+// hasState tells whether a folder has a state. If so, the state counts as used.
+func hasState(dir string) bool {
+	now := time.Now()
+	return os.Chtimes(dir, now, now) == nil
+}
+
+// removeOldStates makes room for one more state: it removes those that were not used for the longest time, and
+// what a process left behind that was killed while it made one. The caller has the lock.
+func removeOldStates(folder string) error {
+	left, err := filepath.Glob(filepath.Join(folder, buildPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	states, err := filepath.Glob(filepath.Join(folder, statePrefix+"*"))
+	if err != nil {
+		return err
+	}
+	used := map[string]time.Time{}
+	for _, dir := range states {
+		if info, err := os.Stat(dir); err == nil { // else another process has removed it
+			used[dir] = info.ModTime()
+		}
+	}
+	slices.SortFunc(states, func(a, b string) int { return used[b].Compare(used[a]) })
+	if len(states) >= mostStates {
+		left = append(left, states[mostStates-1:]...)
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeState boots a machine with the interfaces of a configuration, none of which is plugged in
+// anywhere, and saves it.
+func makeState(ctx context.Context, c Config, dir string) error {
+	c.Name, c.Dir = "state", ""
+	nics := make([]NIC, len(c.NICs))
+	for i, n := range c.NICs {
+		mtu := max(n.MTU, 1500)
+		net, err := NewNet(mtu)
+		if err != nil {
+			return err
+		}
+		defer net.Close()
+		n.Net = net
+		nics[i] = n
+	}
+	c.NICs = nics
+	vm, err := launch(ctx, c, func(ctx context.Context, vm *VM) error {
+		if err := vm.boot(ctx, dir); err != nil {
+			return err
+		}
+		m, err := openMonitor(ctx, vm.control)
+		if err == nil {
+			err = m.save(ctx, dir)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-vm.exited: // now the file has all of the memory
+	case <-ctx.Done():
+		return fmt.Errorf("the end of qemu: %w", ctx.Err())
+	}
+	return vm.Close()
+}
