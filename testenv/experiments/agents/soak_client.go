@@ -21,8 +21,9 @@ import (
 // visitors is how many goroutines of a client visit servers at the same time.
 const visitors = 3
 
-// visitLimit bounds a visit: its operations end by themselves long before, with or without an answer of the peer.
-const visitLimit = 3 * time.Minute
+// visitLimit bounds a visit, and one that takes longer fails the soak: its operations end by themselves after some seconds,
+// with or without an answer of the peer.
+const visitLimit = 5 * time.Minute
 
 // visit connects to servers, again and again, until the context or the device ends.
 func (p *soakProgram) visit(ctx context.Context, dev verbs.Device) {
@@ -118,7 +119,8 @@ func (p *soakProgram) exchange(ctx context.Context, c *rdma.Conn, r *rand.Rand, 
 		return err
 	}
 	if sum := crc32.Checksum(data, castagnoli); n != 4 || binary.LittleEndian.Uint32(buf) != sum {
-		return fmt.Errorf("%w: after a WRITE of %d bytes at %d to %s the peer's checksum is %x, not %08x", errWrong, len(data), from, c.RemoteAddr(), buf[:n], sum)
+		return fmt.Errorf("%w: after a WRITE of %d bytes at %d to %s the peer's checksum is %x, not %08x",
+			errWrong, len(data), from, c.RemoteAddr(), buf[:n], sum)
 	}
 	back := make([]byte, len(data))
 	if err := c.Read(ctx, back, to); err != nil {
@@ -135,7 +137,8 @@ func (p *soakProgram) exchange(ctx context.Context, c *rdma.Conn, r *rand.Rand, 
 		return err
 	}
 	if !bytes.Equal(buf[:n], message) {
-		return fmt.Errorf("%w: a message of %d bytes to %s came back with %d: %s", errWrong, len(message), c.RemoteAddr(), n, firstDifference(buf[:n], message))
+		return fmt.Errorf("%w: a message of %d bytes to %s came back with %d: %s",
+			errWrong, len(message), c.RemoteAddr(), n, firstDifference(buf[:n], message))
 	}
 	p.add(func(d *SoakProgress) { d.Operations += 5; d.Bytes += 2*uint64(len(data)) + 2*uint64(len(message)) })
 	return nil

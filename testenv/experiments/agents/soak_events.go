@@ -69,8 +69,7 @@ var soakEvents = []soakEvent{
 		return s.setCredit(host, !s.credit[host])
 	}},
 	{"policy", 2, func(s *soak) error {
-		target := time.Duration(1+s.rand.IntN(10)) * 100 * time.Microsecond
-		return s.product(s.anyHost(), "policy", "set", topo.IfName, "--target", target.String())
+		return s.product(s.anyHost(), "policy", "set", topo.IfName, "--target", s.anyTarget().String())
 	}},
 	{"interface-down", 1, func(s *soak) error { return s.interrupt(s.hosts[s.anyHost()].Host, topo.IfName) }},
 	{"carrier-lost", 1, func(s *soak) error {
@@ -96,6 +95,11 @@ var soakEvents = []soakEvent{
 
 func (s *soak) anyHost() int   { return s.rand.IntN(len(s.hosts)) }
 func (s *soak) laterHost() int { return 1 + s.rand.IntN(len(s.hosts)-1) }
+
+// anyTarget is a target of the queueing delay, at least twice the default deadband.
+func (s *soak) anyTarget() time.Duration {
+	return time.Duration(2+s.rand.IntN(9)) * 100 * time.Microsecond
+}
 
 // drawEvent chooses the next event.
 func (s *soak) drawEvent() *soakEvent {
@@ -168,7 +172,7 @@ func (s *soak) killAgent() error {
 // reloadAgent changes the configuration file and has an agent reload it, and does not wait until it has.
 func (s *soak) reloadAgent() error {
 	host := s.laterHost()
-	if err := errors.Join(s.checkFaultsOf(host), s.writeConfig(time.Duration(1+s.rand.IntN(10))*100*time.Microsecond)); err != nil {
+	if err := errors.Join(s.checkFaultsOf(host), s.writeConfig(s.anyTarget())); err != nil {
 		return err
 	}
 	st, err := loader.ReadState(s.hosts[host].LoaderOptions().RunDir, topo.IfName)

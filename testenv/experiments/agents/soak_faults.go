@@ -82,7 +82,8 @@ func (s *soak) checkFaultsOf(host int) error {
 type kernelLog struct{ fd int }
 
 // kernelWarnings are lines that the kernel writes when it has found a mistake of itself.
-var kernelWarnings = regexp.MustCompile(`Oops|WARNING: |BUG: |BUG at |refcount_t|general protection fault|unregister_netdevice: waiting|blocked for more than|Call Trace|page allocation failure|Out of memory`)
+var kernelWarnings = regexp.MustCompile(`Oops|WARNING: |BUG: |BUG at |refcount_t|general protection fault|Call Trace|` +
+	`unregister_netdevice: waiting|blocked for more than|page allocation failure|Out of memory`)
 
 func openKernelLog() (*kernelLog, error) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -96,10 +97,17 @@ func openKernelLog() (*kernelLog, error) {
 	return &kernelLog{fd}, nil
 }
 
-func (k *kernelLog) close() { unix.Close(k.fd) }
+func (k *kernelLog) close() {
+	if k != nil {
+		unix.Close(k.fd)
+	}
+}
 
-// warnings returns the warnings since the last call.
+// warnings returns the warnings since the last call. A log that could not be opened has none.
 func (k *kernelLog) warnings() (list []string) {
+	if k == nil {
+		return nil
+	}
 	record := make([]byte, 8<<10)
 	for {
 		n, err := unix.Read(k.fd, record)

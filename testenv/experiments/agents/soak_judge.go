@@ -76,7 +76,7 @@ func judgeMemory(periods []SoakPeriod) (problems []string) {
 		}
 		for what, g := range map[string]growth{"resident memory": rss, "heap": heap} {
 			if g.last > g.limit {
-				problems = append(problems, fmt.Sprintf("host %d: the %s of the agent grew from %d KiB to %d KiB (medians of the first and the last third of the periods), limit %d KiB",
+				problems = append(problems, fmt.Sprintf("host %d: the %s of the agent grew from %d to %d KiB, limit %d (medians of the first and last third)",
 					host+1, what, g.first, g.last, g.limit))
 			}
 		}

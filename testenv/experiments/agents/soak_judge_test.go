@@ -28,7 +28,10 @@ func TestSoakJudgesMemory(t *testing.T) {
 	}{
 		{"flat", swings, grows(0), 30, ""},
 		{"a heap that swings with the moment of the collection", swings, func(i int) int { return 5000 + i%2*900 }, 30, ""},
-		{"the first period is larger and smaller", func(i int) int { return swings(i) + 1/(i+1)*90_000 }, func(i int) int { return 5000 - 1/(i+1)*3000 }, 30, ""},
+		{
+			"the first period is larger and smaller",
+			func(i int) int { return swings(i) + 1/(i+1)*90_000 }, func(i int) int { return 5000 - 1/(i+1)*3000 }, 30, "",
+		},
 		{"resident memory grows", func(i int) int { return 40_000 + i*500 }, grows(0), 30, "resident memory"},
 		{"heap grows", swings, grows(60), 30, "heap"},
 		{"too few periods", grows(10_000), grows(10_000), warmUp + enough - 1, ""},

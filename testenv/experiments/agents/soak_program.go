@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -51,14 +52,14 @@ type soakTask struct {
 
 // SoakProgress is what a program of a soak has done since it started. A program prints it once a second and at its end.
 type SoakProgress struct {
-	Visits      uint64 // connections and datagram exchanges that ended well, in full
-	Connections uint64 // connections that were made or accepted
-	Operations  uint64 // WRITEs, READs and messages whose data was compared
-	Bytes       uint64 // payload of these
-	Datagrams   uint64 // UD messages received and compared
-	Failures    uint64 // visits that a fault has ended: lost devices, peers that do not answer
-	LastFailure string
-	Opened      uint64 // devices that were opened
+	Visits      uint64            // connections and datagram exchanges that ended well, in full
+	Connections uint64            // connections that were made or accepted
+	Operations  uint64            // WRITEs, READs and messages whose data was compared
+	Bytes       uint64            // payload of these
+	Datagrams   uint64            // UD messages received and compared
+	Failures    uint64            // visits that a fault has ended: lost devices, peers that do not answer
+	Kinds       map[string]uint64 // failures by their text without numbers
+	Opened      uint64            // devices that were opened
 
 	Wrong string // wrong data, or another error that no fault explains: the soak has failed
 	Left  string // descriptors and goroutines that the program still has after the last Close
@@ -89,14 +90,23 @@ func (p *soakProgram) print() {
 // errWrong is the error of wrong data, which no fault of the network explains.
 var errWrong = errors.New("wrong data")
 
+// addresses matches what differs between errors of the same kind.
+var addresses = regexp.MustCompile(`\[?[0-9a-f]*(:[0-9a-f]*){2,}\]?|[0-9]+(\.[0-9]+){3}|[0-9]+`)
+
 // fail counts the failure of a visit or of a connection. Errors of faults are expected.
 func (p *soakProgram) fail(err error) {
+	const longest = 150
+	kind := addresses.ReplaceAllString(strings.ReplaceAll(err.Error(), "\n", "; "), "N")
+	kind = kind[:min(len(kind), longest)]
 	p.add(func(d *SoakProgress) {
-		if errors.Is(err, errWrong) {
+		if errors.Is(err, errWrong) || errors.Is(err, context.DeadlineExceeded) {
 			d.Wrong = err.Error()
 		}
 		d.Failures++
-		d.LastFailure = err.Error()
+		if d.Kinds == nil {
+			d.Kinds = map[string]uint64{}
+		}
+		d.Kinds[kind]++
 	})
 }
 
@@ -227,8 +237,8 @@ func (p *soakProgram) attack(ctx context.Context) {
 			pause(ctx, 100*time.Millisecond) // no agent serves now
 			continue
 		}
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		if r.IntN(4) != 0 { // most connections begin as the protocol wants it
+		_ = c.SetDeadline(time.Now().Add(time.Second)) // the server may read no more of its messages for a while
+		if r.IntN(4) != 0 {                            // most connections begin as the protocol wants it
 			_ = proto.Write(c, proto.Append(nil, proto.Header{Type: proto.THello, Seq: 1}, &proto.Hello{Magic: proto.Magic, Version: proto.Version}))
 		}
 		for range r.IntN(200) {

@@ -160,8 +160,11 @@ func (s *soak) count(p *soakRun, v SoakProgress) {
 		d.Operations += v.Operations
 		d.Bytes += v.Bytes
 		d.Failures += v.Failures
-		if v.LastFailure != "" {
-			d.LastFailure = v.LastFailure
+		if d.Kinds == nil {
+			d.Kinds = map[string]uint64{}
+		}
+		for kind, n := range v.Kinds {
+			d.Kinds[kind] += n
 		}
 	}
 	s.programs = slices.DeleteFunc(s.programs, func(q *soakRun) bool { return q == p })

@@ -21,17 +21,16 @@ func (s *soak) writeHeader() {
 func (s *soak) writePeriod(p *SoakPeriod) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %v visits=%d connections=%d operations=%d MB=%.1f datagrams=%d failures=%d opened=%d",
-		p.Number, p.Elapsed.Round(time.Second), p.Done.Visits, p.Done.Connections, p.Done.Operations, float64(p.Done.Bytes)/1e6, p.Done.Datagrams, p.Done.Failures, p.Done.Opened)
+		p.Number, p.Elapsed.Round(time.Second), p.Done.Visits, p.Done.Connections, p.Done.Operations,
+		float64(p.Done.Bytes)/1e6, p.Done.Datagrams, p.Done.Failures, p.Done.Opened)
 	for i := range p.Agents {
 		c := &p.Agents[i]
-		fmt.Fprintf(&b, " | h%d rss=%d heap=%d fds=%d goroutines=%d mappings=%d entries=%d", i+1, c.Anon, c.Heap, c.Descriptors, c.Goroutines, c.Mappings, c.entries())
+		fmt.Fprintf(&b, " | h%d rss=%d heap=%d fds=%d goroutines=%d mappings=%d entries=%d",
+			i+1, c.Anon, c.Heap, c.Descriptors, c.Goroutines, c.Mappings, c.entries())
 	}
 	b.WriteString(" |")
 	for _, name := range slices.Sorted(maps.Keys(p.Events)) {
 		fmt.Fprintf(&b, " %s=%d", name, p.Events[name])
-	}
-	if p.Done.LastFailure != "" {
-		fmt.Fprintf(&b, " | last failure: %.200s", strings.ReplaceAll(p.Done.LastFailure, "\n", "; "))
 	}
 	s.Line(b.String())
 }
@@ -39,7 +38,7 @@ func (s *soak) writePeriod(p *SoakPeriod) {
 // writeVerdict writes the worst figures and whether the soak has passed.
 func (s *soak) writeVerdict() {
 	periods := s.result.Periods
-	var sum SoakProgress
+	sum := SoakProgress{Kinds: map[string]uint64{}}
 	for i := range periods {
 		d := &periods[i].Done
 		sum.Visits += d.Visits
@@ -47,14 +46,21 @@ func (s *soak) writeVerdict() {
 		sum.Operations += d.Operations
 		sum.Bytes += d.Bytes
 		sum.Failures += d.Failures
+		for kind, n := range d.Kinds {
+			sum.Kinds[kind] += n
+		}
 	}
 	s.Line(fmt.Sprintf("# %d periods: %d visits, %d connections, %d operations, %.1f MB, %d visits ended by faults",
 		len(periods), sum.Visits, sum.Connections, sum.Operations, float64(sum.Bytes)/1e6, sum.Failures))
+	for _, kind := range slices.Sorted(maps.Keys(sum.Kinds)) {
+		s.Line(fmt.Sprintf("# %6d: %s", sum.Kinds[kind], kind))
+	}
 	for host := range s.Hosts {
 		s.writeWorst(host)
 	}
 	for _, p := range s.result.Problems {
-		s.Line("# problem: " + p)
+		first, _, _ := strings.Cut(p, "\n")
+		s.Line("# problem: " + first)
 	}
 	verdict := "passed"
 	if len(s.result.Problems) > 0 {
@@ -80,7 +86,8 @@ func (s *soak) writeWorst(host int) {
 	text := fmt.Sprintf("# worst at rest: h%d rss=%d heap=%d fds=%d goroutines=%d mappings=%d entries=%d",
 		host+1, worst.Anon, worst.Heap, worst.Descriptors, worst.Goroutines, worst.Mappings, entries)
 	if rss, heap, ok := memoryOf(s.result.Periods, host); ok {
-		text += fmt.Sprintf("; medians of first and last third: rss %d and %d (limit %d), heap %d and %d (limit %d)", rss.first, rss.last, rss.limit, heap.first, heap.last, heap.limit)
+		text += fmt.Sprintf("; medians of first and last third: rss %d and %d (limit %d), heap %d and %d (limit %d)",
+			rss.first, rss.last, rss.limit, heap.first, heap.last, heap.limit)
 	} else {
 		text += fmt.Sprintf("; memory is judged from %d periods on", warmUp+enough)
 	}

@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
@@ -319,8 +318,6 @@ func (e *soakEnd) next(ctx context.Context) (verbs.Completion, error) {
 
 // do executes a work request and waits for its completion.
 func (e *soakEnd) do(ctx context.Context, wr verbs.SendWR) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	wr.Flags |= verbs.Signaled
 	if err := e.qp.PostSend(&wr); err != nil {
 		return err
