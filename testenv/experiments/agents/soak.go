@@ -225,6 +225,13 @@ func (s *soak) onePeriod(ctx context.Context) error {
 	if err := s.calm(); err != nil {
 		return err
 	}
+	for host := range s.hosts { // servers make progress by clients
+		if len(s.of(soakClient, host)) == 0 {
+			if err := s.start(host, soakClient); err != nil {
+				return err
+			}
+		}
+	}
 	s.Event("faults ended")
 	s.checkProgress(ctx)
 	s.Event("progress checked")
