@@ -157,6 +157,15 @@ test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes 
 	$(GO) test -count=1 -v -timeout 30m -run '^TestRTL' ./hwoffload/vectors -args -rtl.streams=5000 -rtl.mutations=100
 	$(GO) test -count=1 -v -timeout 30m -run '^TestTasksFindMutations$$' ./hwoffload/rtl -args -rtl.mutations=100
 
+# Not by `go test`: Ctrl-C ends the soak itself, which writes its verdict and takes its hosts down.
+SOAK     ?= 4h
+SOAK_FLAGS ?= -soak.hosts=4 -soak.period=1m
+.PHONY: soak
+soak: ## four hours of agents with programs that come and go, and faults: memory, descriptors, maps stay; SOAK=90m for less: out/soak.txt (root)
+	mkdir -p bin out
+	$(GO) test -c -o bin/soak.test ./testenv/experiments/agents
+	$(if $(SUDO),sudo -E env -u TMPDIR) ./bin/soak.test -test.run '^TestSoak$$' -test.v -test.timeout 0 -soak.duration=$(SOAK) -soak.out=$(CURDIR)/out/soak.txt $(SOAK_FLAGS)
+
 .PHONY: sweep
 sweep: build-bench ## perf over operations, sizes, MTUs, queue pairs and depths: every run ends, none sends more than 1.05 packets for one (root, ten minutes)
 	$(SUDO) ./bin/bench sweep

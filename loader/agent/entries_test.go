@@ -4,6 +4,7 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // The times of an entry that the agent makes are on the clock of the stamps, as those that the
@@ -115,6 +117,40 @@ func TestNewDestinationWithoutAgent(t *testing.T) {
 			t.Errorf("node %d, %d peers, %d destinations: %v", row.Regs.Node, a.peers.Len(), a.dests, err)
 		}
 	})
+}
+
+// An agent that takes over with an engine sends HELLO to the peers at once: the earlier agent has announced the end of
+// its own. Without an engine the peers keep what they know.
+func TestEngineOfTheNextAgentIsAnnounced(t *testing.T) {
+	for name, caps := range map[string]uint16{"engine": bpf.CapSACK | bpf.CapOOO, "no engine": 0} {
+		t.Run(name, func(t *testing.T) {
+			onAttached(t, loader.Options{}, func(t *testing.T, _ netlink.Link, o loader.Options) {
+				earlier, err := loader.Open(topo.IfName, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer earlier.Close()
+				d := bpf.DestRegs{LastTxNs: loader.Monotonic(), Node: 1, Caps: bpf.CapStamp}
+				if err := earlier.Maps.DestTable.Put(keyN(2), &d); err != nil {
+					t.Fatal(err)
+				}
+				live, err := earlier.LiveConfig()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer live.Close()
+				live.Caps |= uint32(caps) // as loader/engine does when it opens the device
+				a := mustOpen(t, o)
+				if err := a.prepare(); err != nil {
+					t.Fatal(err)
+				}
+				ask, _ := a.peers.Due(loader.Monotonic(), func(bpf.DestKey, uint64) bool { return true })
+				if want := caps != 0; slices.Contains(ask, keyN(2)) != want {
+					t.Errorf("HELLO to %v, want one to the peer: %t", ask, want)
+				}
+			})
+		})
+	}
 }
 
 // create makes an entry as egress does (dest_create in bpf/lib/dest.h), without its event.

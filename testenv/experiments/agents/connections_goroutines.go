@@ -49,25 +49,25 @@ func newCounter(bin string) (c counter, err error) {
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", bin, err)
 	}
-	if c.status, err = offsetOfStatus(d); err != nil || c.allgs == 0 {
+	if c.status, err = offsetOf(d, "runtime.g", "atomicstatus"); err != nil || c.allgs == 0 {
 		return c, errors.Join(fmt.Errorf("%s: no list of goroutines", bin), err)
 	}
 	return c, nil
 }
 
-// offsetOfStatus finds the field atomicstatus of the struct runtime.g.
-func offsetOfStatus(d *dwarf.Data) (int64, error) {
+// offsetOf finds a field of a struct of package runtime.
+func offsetOf(d *dwarf.Data, structure, field string) (int64, error) {
 	r := d.Reader()
 	for {
 		e, err := r.Next()
 		if err != nil || e == nil {
-			return 0, errors.Join(errors.New("no type runtime.g"), err)
+			return 0, errors.Join(fmt.Errorf("no type %s", structure), err)
 		}
 		name, _ := e.Val(dwarf.AttrName).(string)
 		if e.Tag == dwarf.TagCompileUnit && name != "runtime" {
 			r.SkipChildren()
 		}
-		if e.Tag != dwarf.TagStructType || name != "runtime.g" {
+		if e.Tag != dwarf.TagStructType || name != structure {
 			continue
 		}
 		t, err := d.Type(e.Offset)
@@ -75,11 +75,11 @@ func offsetOfStatus(d *dwarf.Data) (int64, error) {
 			return 0, err
 		}
 		for _, f := range t.(*dwarf.StructType).Field {
-			if f.Name == "atomicstatus" {
+			if f.Name == field {
 				return f.ByteOffset, nil
 			}
 		}
-		return 0, errors.New("runtime.g has no field atomicstatus")
+		return 0, fmt.Errorf("%s has no field %s", structure, field)
 	}
 }
 

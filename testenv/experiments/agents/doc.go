@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agents has two experiments with agents of attached interfaces. One makes many connections over the devices of
-// two agents (connections.go). The other changes what an administrator may change on a host with an
+// Package agents has three experiments with agents of attached interfaces. One makes many connections over the devices of
+// two agents (connections.go). One runs for hours with random events (soak.go). The third changes what an administrator may change on a host with an
 // attached interface, one situation after another, and checks what follows: nothing,
 // a repair by the agent, or a line of `softroce-xdp status` that names the change.
 //

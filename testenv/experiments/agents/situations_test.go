@@ -16,7 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Main() // a process of a load of connections
+	Main()     // a process of a load of connections
+	SoakMain() // a program of a soak
 	flag.DurationVar(&patience, "administrator.patience", patience, "how long to wait for what must come about")
 	// The groups of situations spend most of their time waiting.
 	if err := flag.Set("test.parallel", fmt.Sprint(len(Groups))); err != nil {

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -62,14 +63,7 @@ func NewDisorder(top *topo.Topology, seed uint64) (_ *Box, err error) {
 		return nil, fmt.Errorf("%d hosts: a box is between two", len(hosts))
 	}
 	for i, h := range hosts {
-		port, err := sw.Netlink().LinkByName(h.Port().Name())
-		if err != nil {
-			return nil, err
-		}
-		if err := sw.Netlink().LinkSetNoMaster(port); err != nil {
-			return nil, err
-		}
-		if err := sw.Do(func() error { return b.open(i, port.Attrs().Index) }); err != nil {
+		if err := b.takePort(i, sw, h); err != nil {
 			return nil, err
 		}
 	}
@@ -77,6 +71,66 @@ func NewDisorder(top *topo.Topology, seed uint64) (_ *Box, err error) {
 		b.loops.Go(func() { b.forward(b.fds[i], b.fds[1-i]) })
 	}
 	return b, nil
+}
+
+// NewOnLink puts a box into the link of one host of a topology, between its port and the bridge of the switch, and
+// begins to forward, without faults.
+func NewOnLink(top *topo.Topology, h *topo.Host, seed uint64) (_ *Box, err error) {
+	b := &Box{fds: [2]int{-1, -1}, rand: rand.New(rand.NewPCG(seed, 0))}
+	b.faults.Store(&Faults{})
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("box on the link of %s: %w", h.Name(), err), b.Close())
+		}
+	}()
+	sw := top.Switch()
+	port, err := sw.Netlink().LinkByName(h.Port().Name())
+	if err != nil {
+		return nil, err
+	}
+	bridge := port.Attrs().MasterIndex
+	if err := b.takePort(0, sw, h); err != nil {
+		return nil, err
+	}
+	inner, outer := "box-"+h.Port().Name(), h.Port().Name()+"-box"
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = inner, port.Attrs().MTU
+	if err := sw.Netlink().LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: outer, PeerMTU: uint32(attrs.MTU)}); err != nil {
+		return nil, err
+	}
+	if err := sw.Do(func() error { return topo.UpInOrder(0, inner, outer) }); err != nil {
+		return nil, err
+	}
+	toBridge, err := sw.Netlink().LinkByName(outer)
+	if err != nil {
+		return nil, err
+	}
+	if err := sw.Netlink().LinkSetMasterByIndex(toBridge, bridge); err != nil {
+		return nil, err
+	}
+	own, err := sw.Netlink().LinkByName(inner)
+	if err != nil {
+		return nil, err
+	}
+	if err := sw.Do(func() error { return b.open(1, own.Attrs().Index) }); err != nil {
+		return nil, err
+	}
+	for i := range b.fds {
+		b.loops.Go(func() { b.forward(b.fds[i], b.fds[1-i]) })
+	}
+	return b, nil
+}
+
+// takePort takes the port of a host from the bridge and makes its packet socket.
+func (b *Box) takePort(i int, sw, h *topo.Host) error {
+	port, err := sw.Netlink().LinkByName(h.Port().Name())
+	if err != nil {
+		return err
+	}
+	if err := sw.Netlink().LinkSetNoMaster(port); err != nil {
+		return err
+	}
+	return sw.Do(func() error { return b.open(i, port.Attrs().Index) })
 }
 
 // open makes the packet socket of a port.
