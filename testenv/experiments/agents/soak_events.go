@@ -82,10 +82,10 @@ var soakEvents = []soakEvent{
 	{"loss", 2, func(s *soak) error { return s.loss.Lose(0.03 * s.rand.Float64()) }},
 	{"loss-ends", 2, func(s *soak) error { return s.loss.Lose(0) }},
 	{"disorder", 2, func(s *soak) error {
-		s.box.Set(faults.Faults{Loss: 0.01, Duplicates: 0.02, Delayed: 0.1, Delay: 2 * time.Millisecond})
+		s.box.Set(faults.Spec{Loss: 0.01, Duplicates: 0.02, Delayed: 0.1, Delay: 2 * time.Millisecond})
 		return nil
 	}},
-	{"disorder-ends", 2, func(s *soak) error { s.box.Set(faults.Faults{}); return nil }},
+	{"disorder-ends", 2, func(s *soak) error { s.box.Set(faults.Spec{}); return nil }},
 	{"bottleneck", 2, func(s *soak) error {
 		rate := uint64(50+s.rand.IntN(450)) * 1_000_000
 		return s.hosts[s.anyHost()].Port().SetBottleneck(&topo.Bottleneck{RateBPS: rate})
@@ -227,7 +227,7 @@ func (s *soak) setSpare(host int, there bool) error {
 
 // endFaults takes back what events have changed and what would differ at rest.
 func (s *soak) endFaults() error {
-	s.box.Set(faults.Faults{})
+	s.box.Set(faults.Spec{})
 	errs := []error{s.loss.Lose(0), s.writeConfig(usualTarget)}
 	for i, h := range s.hosts {
 		errs = append(errs, h.Port().SetBottleneck(nil))

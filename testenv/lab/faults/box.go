@@ -77,7 +77,7 @@ func NewDisorder(top *topo.Topology, seed uint64) (_ *Box, err error) {
 // begins to forward, without faults.
 func NewOnLink(top *topo.Topology, h *topo.Host, seed uint64) (_ *Box, err error) {
 	b := &Box{fds: [2]int{-1, -1}, rand: rand.New(rand.NewPCG(seed, 0))}
-	b.faults.Store(&Faults{})
+	b.faults.Store(&Spec{})
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("box on the link of %s: %w", h.Name(), err), b.Close())
