@@ -177,7 +177,7 @@ func TestAgentCallRate(t *testing.T) {
 		pacer    uint32
 		old, new uint64
 		backlog  int64 // ns that next_tx_ns is ahead, before
-		want     int64 // and after; valid_after_ns is the same
+		want     int64 // expected ns that next_tx_ns is ahead, after; valid_after_ns is the same
 	}{
 		{"htb, half the rate, twice the wait", bpf.PacerHTB, 1000 * M, 500 * M, 3000, 6000},
 		{"htb, twice the rate", bpf.PacerHTB, 500 * M, 1000 * M, 3000, 1500},

@@ -15,8 +15,8 @@ import (
 
 // callHeader is struct sr_call.
 type callHeader struct {
-	op    uint32 // what to do
-	count uint32 // with how many slots
+	op    uint32 // operation
+	count uint32 // number of slots
 	zero  uint64
 }
 

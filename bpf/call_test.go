@@ -19,8 +19,8 @@ func TestCallConvention(t *testing.T) {
 	for _, p := range []struct {
 		name string
 		prog *ebpf.Program
-		op   uint32 // that it knows
-		not  uint32 // that the other one knows
+		op   uint32 // operation that the program knows
+		not  uint32 // operation that the other program knows
 	}{
 		{"agent call", l.objs.SoftroceAgentCall, bpf.AgentRead, engineSync},
 		{"engine sync", l.objs.SoftroceEngineSync, engineSync, bpf.AgentRead},

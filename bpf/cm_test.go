@@ -116,7 +116,7 @@ type cmCase struct {
 	name string
 	m    mad.Header
 	keys []cm.Key
-	not  []cm.Key // that do not, although they are close
+	not  []cm.Key // keys that the message does not have, although they are close
 }
 
 func cmCases(peer netip.Addr) []cmCase {

@@ -56,7 +56,7 @@ var manyHeaders = []byte{60, 60, 60, 60, 60, 60, 60, 60, 60}
 func extensionCases(plain []byte) []struct {
 	name  string
 	frame []byte
-	count string // behind "rx_" or "tx_"; "" = not counted
+	count string // name without "rx_" or "tx_"; "" = not counted
 } {
 	later := extend(plain, 0, nextFragment)
 	later[offUDP6+3] = 8 // offset 1, in units of 8 bytes

@@ -281,7 +281,7 @@ func TestIngressRegisters(t *testing.T) {
 		peer   func(*bpf.DestRegs)
 		d      rocev2.Datagram
 		counts []string
-		active bool // is the destination on the agent's list afterwards?
+		active bool // expected presence of the destination on the agent's list afterwards
 		want   func(bpf.DestRegs) bool
 	}{
 		{"data: S1.3", nil, stamped(write(64), rocev2.Stamp{Flags: rocev2.StampT1, T1: now - 5}), []string{"rx_stamped"}, true,
@@ -404,7 +404,7 @@ func TestIngressTimesWrap(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		now    uint64
-		offset int64 // of the peer's clock
+		offset int64 // offset of the peer's clock
 		txWas  int64
 	}{
 		{"our clock has just wrapped", 3*wrap + 10, 0, 0},

@@ -43,7 +43,7 @@ type lab struct {
 	objs   bpf.Objects
 	rodata *ebpf.Map
 	consts []byte
-	offset map[string]uint32 // of the constants in rodata
+	offset map[string]uint32 // offsets of the constants in rodata
 	events *ringbuf.Reader
 	seen   map[string]uint64
 }

@@ -38,9 +38,9 @@ func TestPacers(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		pacer     uint32
-		leaves    [3]uint64 // of three packets handed over at once; 0 = dropped
-		tstamp    bool      // for fq, skb->tstamp
-		priority  uint32    // for HTB, skb->priority
+		leaves    [3]uint64 // departure times of three packets handed over at once; 0 = dropped
+		tstamp    bool      // skb->tstamp is expected, for fq
+		priority  uint32    // expected skb->priority, for HTB
 		nextTx    uint64
 		waited    uint64
 		wantCount []string

@@ -16,7 +16,7 @@ var reasonsHeader string
 type Reason struct {
 	Number uint32
 	Name   string // rx_stamped
-	Text   string // what happened, and what became of the packet
+	Text   string // description of the event, and of the fate of the packet
 }
 
 var reasonLine = regexp.MustCompile(`SR_REASON\((\d+), (\w+), "([^"]*)"\)`)

@@ -131,7 +131,7 @@ func TestSteerCredit(t *testing.T) {
 	here, elsewhere := &bpf.Steer{XskBase: index, Queues: 1}, &bpf.Steer{XskBase: index + 1, Queues: 1}
 	for _, c := range []struct {
 		name    string
-		steer   *bpf.Steer // of the control number
+		steer   *bpf.Steer // steering of the control number
 		in      rocev2.Datagram
 		verdict uint32
 		count   string

@@ -14,9 +14,9 @@ import (
 // packages of to, unless except has them.
 type importRule struct {
 	text         string
-	from, allBut []string // after "All but", from is all packages
+	from, allBut []string // importing packages, without those of allBut; after "All but", from is all packages
 	to, except   []string
-	transitive   bool // also by imports of imports
+	transitive   bool // the rule includes imports of imports
 }
 
 // ruleItem is an item of the list, its lines joined.

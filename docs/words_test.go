@@ -108,7 +108,7 @@ var cleanPackages = []string{
 	"testenv/lab/cmpeer",
 	"testenv/lab/engines",
 	"testenv/lab/load",
-	"testenv/lab/impair",
+	"testenv/lab/faults",
 	"testenv/lab/samples",
 	"testenv/lab/require",
 	"testenv/lab/rxepeer",

@@ -30,7 +30,7 @@ type Block struct {
 // its DDR has the lock of the window. All methods may be called concurrently.
 type Card struct {
 	Device
-	Blocks []Block // in the order of the card's list
+	Blocks []Block // blocks in the order of the card's list
 	ddr    DDR
 	alloc  *Allocator
 

@@ -119,7 +119,7 @@ type Space struct {
 	align  uint64
 	stripe uint64
 	first  int // bank of the first stripe
-	banks  int // over which it is interleaved
+	banks  int // number of banks over which it is interleaved
 	parts  []spans.Span
 	freed  bool // guarded by alloc.lock
 }

@@ -92,7 +92,7 @@ func (m *Memory) each(p []byte, off uint64, do func(p []byte, addr int64) (int, 
 		return 0, os.ErrClosed
 	}
 	type piece struct {
-		at   int // in p
+		at   int // offset in p
 		addr uint64
 		len  uint64
 	}

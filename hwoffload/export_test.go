@@ -8,3 +8,6 @@ import "time"
 func (c *Card) OpenDMAFor(buffer HostBuffer, timeout time.Duration) (*DMA, error) {
 	return c.openDMA(buffer, timeout)
 }
+
+// NewSocket is Dial over a connection that exists.
+var NewSocket = newSocket

@@ -48,7 +48,7 @@ func Serve(l net.Listener, d Device) error {
 
 type server struct {
 	device Device
-	seat   chan struct{} // has an element while a client uses the card
+	seat   chan struct{} // semaphore with an element while a client uses the card
 
 	lock  sync.Mutex
 	conns map[net.Conn]bool

@@ -56,6 +56,11 @@ func Dial(addr string, timeout time.Duration) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("card at %s: %w", addr, err)
 	}
+	return newSocket(addr, conn, timeout)
+}
+
+// newSocket uses a connection to a card, which it closes if the card refuses this process.
+func newSocket(addr string, conn net.Conn, timeout time.Duration) (*Socket, error) {
 	s := &Socket{addr: addr, conn: conn, timeout: timeout, in: bufio.NewReader(conn), kick: make(chan struct{}, 1)}
 	if err := s.handshake(); err != nil {
 		conn.Close()
@@ -69,20 +74,45 @@ func (s *Socket) handshake() error {
 	if err := s.conn.SetDeadline(time.Now().Add(s.timeout)); err != nil {
 		return err
 	}
-	if _, err := s.conn.Write(hello()); err != nil {
-		return err
+	_, sent := s.conn.Write(hello())
+	if sent != nil && !ended(sent) {
+		return sent
 	}
+	// A server that refuses the client may have closed the connection already; its message can still be read.
 	size, err := readWelcome(s.in)
+	if err == nil {
+		err = sent
+	}
 	s.size = size
 	return err
 }
+
+// ended reports whether a write failed because the server has ended the connection.
+func ended(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
+
+// refusal returns the reason that the server sent before it ended the connection. If it sent none, or a write
+// has failed for another reason, that is err. The caller has the lock.
+func (s *Socket) refusal(err error) error {
+	for ended(err) {
+		m, failed := readMessage(s.in, s.body[:])
+		if failed != nil {
+			return err
+		}
+		if m.status != 0 {
+			return refused(m)
+		}
+	}
+	return err
+}
+
+func refused(m message) error { return fmt.Errorf("the card refuses the access: %s", m.body) }
 
 // explain adds the address to an error of the connection, and says what it means.
 func (s *Socket) explain(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v: does its process still run?", s.timeout)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), ended(err):
 		err = fmt.Errorf("the connection has ended: does its process still run? (%w)", err)
 	}
 	return fmt.Errorf("card at %s: %w", s.addr, err)
@@ -202,7 +232,7 @@ func (s *Socket) answer(op byte) (uint64, error) {
 		return 0, err
 	}
 	if m.status != 0 {
-		return 0, fmt.Errorf("the card refuses the access: %s", m.body)
+		return 0, refused(m)
 	}
 	if m.op != op || len(m.body) != 8 {
 		return 0, fmt.Errorf("message %#x with %d bytes answers message %#x", m.op, len(m.body), op)
@@ -232,7 +262,7 @@ func (s *Socket) flush() {
 		s.out = s.out[:0]
 	}
 	if err != nil {
-		s.fail(err)
+		s.fail(s.refusal(err))
 	}
 }
 

@@ -218,6 +218,59 @@ func TestSocketServers(t *testing.T) {
 	}
 }
 
+// A server that refuses something ends the connection, and the next write of the client fails. The reason of the
+// failure is that of the server.
+func TestSocketReasonOfEnd(t *testing.T) {
+	r64 := "\x02\x00\x08\x0012345678" // an answer before the refusal
+	for _, access := range []func(s *hwoffload.Socket){
+		func(s *hwoffload.Socket) { s.R32(0) },
+		func(s *hwoffload.Socket) { s.R64s(0, make([]uint64, 4)) },
+		func(s *hwoffload.Socket) { s.W32(0, 1); s.Close() },
+	} {
+		l, addr := listen(t)
+		ended := make(chan error, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err == nil {
+				_, err = conn.Write([]byte(string(good) + r64 + "\x03\x01\x02\x00no"))
+				_, _ = io.ReadFull(conn, make([]byte, 8))
+				err = errors.Join(err, conn.Close())
+			}
+			ended <- err
+		}()
+		s := dial(t, addr)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		access(s)
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), "the card refuses the access: no") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// A server may refuse a client before the client's first message.
+func TestSocketRefusedAtOnce(t *testing.T) {
+	l, addr := listen(t)
+	conn, err := net.Dial("unix", strings.TrimPrefix(addr, "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err == nil {
+		_, err = server.Write([]byte("SRCS\x01\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	}
+	if err == nil {
+		err = server.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hwoffload.NewSocket(addr, conn, testkit.Patience); !errors.Is(err, hwoffload.ErrInUse) {
+		t.Error(err)
+	}
+}
+
 func TestDialRefuses(t *testing.T) {
 	for addr, want := range map[string]string{
 		"/run/card.sock": `card at "/run/card.sock": use unix: and the path of its socket`, "unix:": "use unix: and the path",

@@ -26,7 +26,7 @@ import (
 // An Attachment is the data plane on one interface.
 type Attachment struct {
 	State State
-	Dir   string // of the pins
+	Dir   string // directory of the pins
 	Maps  bpf.SoftroceMaps
 
 	agentCall  *ebpf.Program
@@ -35,9 +35,9 @@ type Attachment struct {
 	opts       Options
 	ingress    link.Link
 	egress     link.Link   // nil with clsact
-	egressID   link.ID     // of egress, 0 = not read yet
-	stateSeen  os.FileInfo // of the state file that CheckState has accepted
-	pinsSeen   unix.Stat_t // of the directory of the pins when all were there
+	egressID   link.ID     // ID of the egress link, 0 = not read yet
+	stateSeen  os.FileInfo // description of the state file that CheckState has accepted
+	pinsSeen   unix.Stat_t // status of the directory of the pins when all were there
 }
 
 // ErrAttached: the data plane is attached to the interface already.

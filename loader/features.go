@@ -28,7 +28,7 @@ type Feature struct {
 	Have     bool   `json:"have"`
 	Required bool   `json:"required"`
 	Since    string `json:"since"`            // first Linux release with the feature
-	Why      string `json:"why"`              // what it is used for
+	Why      string `json:"why"`              // purpose of the feature
 	Detail   string `json:"detail,omitempty"` // error of the kernel, if the feature is missing
 }
 

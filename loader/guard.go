@@ -63,7 +63,7 @@ func (g *Guard) Release() {
 type agentProcess struct {
 	ifindex int
 	pid     int      // 0: it is in another PID namespace
-	runDirs []string // those of its leases; a process can have several agents
+	runDirs []string // folders of its leases; a process can have several agents
 }
 
 // Error describes the process, for error messages.

@@ -38,7 +38,7 @@ type Iface struct {
 	TxQueues int
 	// TxQueueLen is the length of a queue in packets.
 	TxQueueLen int
-	RateBps    uint64 // of the link, bits per second; 0 = the driver does not report it
+	RateBps    uint64 // rate of the link, bits per second; 0 = the driver does not report it
 	XDPProg    uint32 // id of the program attached now, 0 = none
 }
 

@@ -51,7 +51,7 @@ type Limits struct {
 	Sending   map[bpf.DestKey]bpf.RateLimit
 	Receiving map[bpf.DestKey]bpf.ArrivalLimit
 	Dropped   map[bpf.DestKey]bpf.ArrivalCount
-	Now       bpf.PriorityState // how the link is divided among those that send to this host
+	Now       bpf.PriorityState // present division of the link among the hosts that send to this host
 }
 
 // Limits reads all limits.

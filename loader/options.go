@@ -15,14 +15,14 @@ import (
 type Options struct {
 	PinRoot  string // DefaultPinRoot
 	RunDir   string // DefaultRunDir
-	Version  string // of the product, for status
+	Version  string // version of the product, for status
 	XDPMode  XDPMode
 	Egress   EgressHook
 	Pacer    PacerKind
 	Clock    StampClock
 	RateBps  uint64 // link rate, bits per second; 0 = as the driver reports
 	MaxDests uint32 // size of the destination table
-	Node     uint32 // this node's number, 0 = none
+	Node     uint32 // number of this node, 0 = none
 	NodeFile string
 
 	HelloRate uint32 // HELLOs answered per second and CPU
@@ -30,7 +30,7 @@ type Options struct {
 
 	// Control is the caller's control of the interface; nil = each call takes it.
 	Control  *Control
-	Patience time.Duration // how long to wait for changes of other processes; DefaultPatience
+	Patience time.Duration // longest wait for changes of other processes; DefaultPatience
 
 	// Policy changes the parameters, which follow from the link's rate.
 	Policy func(*fourcase.Params)

@@ -31,7 +31,7 @@ type State struct {
 	OwnClsact bool       `json:"own_clsact,omitempty"`
 	Pacer     PacerKind  `json:"pacer"`
 	OwnQdisc  bool       `json:"own_qdisc"`              // detach removes the root qdisc
-	QueueLen  *int       `json:"tx_queue_len,omitempty"` // before attach
+	QueueLen  *int       `json:"tx_queue_len,omitempty"` // length before attach
 	Clock     StampClock `json:"clock"`
 	RateFrom  string     `json:"rate_from"` // ethtool, flag or default
 	NodeFile  string     `json:"node_file,omitempty"`

@@ -76,7 +76,7 @@ func TestStopAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Stdout.WriteString("locked\n")
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Minute)
 		return
 	}
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestStopAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Its lock says which process it is: no state file is needed.
-	if err := StopAgent(dir, "eth0", 5*time.Second); err != nil {
+	if err := StopAgent(dir, "eth0", time.Minute); err != nil {
 		t.Error(err)
 	}
 	if AgentAlive(dir, "eth0") {

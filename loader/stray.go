@@ -30,8 +30,8 @@ type parts struct {
 	dev    netlink.Link
 	xdp    ebpf.ProgramID // 0 = none
 	tcx    link.ID        // 0 = none
-	egress ebpf.ProgramID // of the TCX link or the filter
-	filter bool           // of clsact
+	egress ebpf.ProgramID // program of the TCX link or the filter
+	filter bool           // there is a filter of clsact
 	qdisc  bool           // the root qdisc of the pacer
 	agent  *agentProcess
 }

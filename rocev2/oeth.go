@@ -27,9 +27,9 @@ type OETH []byte
 // OETHFields are the fields of an OETH, without the version.
 type OETHFields struct {
 	Flags   uint8  // OFirst, OLast, ORetry, OSolicited
-	Index   uint32 // of the packet in its message, 24 bits
+	Index   uint32 // index of the packet in its message, 24 bits
 	Message uint32 // id, unique among the outstanding messages of a queue pair
-	VA      uint64 // of this packet's data at the target
+	VA      uint64 // address of this packet's data at the target
 	RKey    uint32
 	Length  uint32 // bytes of data of this packet; OREAD_REQ: of its response
 }

@@ -17,7 +17,7 @@ type ONotify []byte
 type ONotifyFields struct {
 	Message    uint32 // id
 	Queue      uint32 // number of the notification receive queue at the target
-	Descriptor uint64 // of the message, from the application; any bits
+	Descriptor uint64 // descriptor of the message, from the application; any bits
 	Length     uint32 // bytes of the message
 	Status     uint32 // bit 0: solicited; the others are zero
 }

@@ -16,7 +16,7 @@ type ONotifyAck []byte
 // ONotifyAckFields are the fields of an ONOTIFY_ACK.
 type ONotifyAckFields struct {
 	Message uint32 // id
-	EchoUs  uint32 // as in OACK
+	EchoUs  uint32 // echo of T1, as in OACK
 }
 
 // ParseONotifyAck returns the view on the first 8 bytes of b, or ErrShort.

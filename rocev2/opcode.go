@@ -164,10 +164,10 @@ type OpcodeInfo struct {
 	Position  Position
 	Ext       Ext
 	ExtLen    uint8 // bytes of all extended headers
-	Payload   bool  // may carry payload
+	Payload   bool  // packets of this opcode may carry payload
 	Request   bool  // RC: consumes PSNs of the requester and is answered
 
-	extOff [len(extLen)]uint8 // from the end of the BTH
+	extOff [len(extLen)]uint8 // offsets from the end of the BTH
 }
 
 // CNPBodyLen is the number of reserved zero bytes behind the BTH of a CNP.

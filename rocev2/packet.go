@@ -41,7 +41,7 @@ type Packet struct {
 	ip, udp, bth  uint32
 	payload, pad  uint32
 	icrc, surplus uint32
-	end           uint32 // of the IP datagram
+	end           uint32 // end of the IP datagram
 	v6            bool
 }
 

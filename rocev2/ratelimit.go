@@ -23,7 +23,7 @@ type RateLimit []byte
 type RateLimitFields struct {
 	Epoch   uint32 // a later one (modulo 2^32) replaces it, an earlier one is ignored
 	RateBps uint64 // bit/s of L2 frames without the stamp option; not 0
-	LifeNs  uint64 // from the arrival on; 0 ends the limit
+	LifeNs  uint64 // lifetime from the arrival on; 0 ends the limit
 }
 
 // ParseRateLimit returns the view on the first 32 bytes of b, or ErrShort. It judges no field:

@@ -70,10 +70,10 @@ const StampTimeMask = 1<<48 - 1
 // to S1.4), modulo 2^48: Put drops the higher bits.
 type Stamp struct {
 	Flags     uint8
-	Token     uint64 // what the receiver's HELLO_ACK told the sender
-	T1        uint64 // when this packet left
+	Token     uint64 // token that the sender got by the receiver's HELLO_ACK
+	T1        uint64 // send time of this packet
 	EchoT1    uint64 // T1 of the latest stamp received from the peer, the peer's clock
-	EchoT2    uint64 // when that stamp was received
+	EchoT2    uint64 // arrival time of that stamp
 	Credit    uint32 // S5.5
 	CreditSeq uint16
 }

@@ -16,16 +16,16 @@ import (
 // those a packet would meet that enters the queue now. It shows stability,
 // sharing and failure modes; it has no packets, so no completion times.
 type fluid struct {
-	capacity uint64        // of the bottleneck, bit/s
-	buffer   time.Duration // of the bottleneck, at capacity
-	backlog  time.Duration // in it from the start
-	rtt      time.Duration // without queues
+	capacity uint64        // capacity of the bottleneck, bit/s
+	buffer   time.Duration // buffer of the bottleneck, as time at its capacity
+	backlog  time.Duration // queue of the bottleneck at the start
+	rtt      time.Duration // RTT without queues
 	senders  int
 	link     uint64        // each sender's own link; 0 = capacity
 	start    uint64        // rate a sender starts with; 0 = link
 	tick     time.Duration // the agent's evaluation period; 0 = 10 ms
 	run      time.Duration
-	warm     time.Duration // not measured
+	warm     time.Duration // time at the start that is not measured
 	jitter   time.Duration // mean of each direction's exponential jitter
 
 	tail       float64       // share of packets that are late, each way: by 50 us to 10 ms
@@ -34,13 +34,13 @@ type fluid struct {
 	lossy      float64       // share of packets lost without congestion
 
 	offset    time.Duration // the receivers' clocks are ahead by this
-	driftPPM  int           // and run faster by this
+	driftPPM  int           // drift of the receivers' clocks, which run faster by this
 	alternate bool          // every other one behind and slower instead
-	stepAt    time.Duration // at which every receiver's clock is set ...
+	stepAt    time.Duration // time at which every receiver's clock is set ...
 	step      time.Duration // ... forward by this
 
 	starts func(i int) uint64        // rates of the senders where they differ
-	joins  func(i int) time.Duration // when sender i comes in; its idle sample is of then
+	joins  func(i int) time.Duration // time at which sender i comes in; its idle sample is of then
 
 	noIdle  bool // no sample before data
 	drain   bool // the first sample from under data makes a pause and an idle sample
@@ -76,7 +76,7 @@ type echo struct {
 }
 
 type sender struct {
-	stalls    [2][]stall // of the receiver and of the sender
+	stalls    [2][]stall // stalls of the receiver and of the sender
 	sent      uint64     // packets
 	regs      Regs
 	params    Params
@@ -84,7 +84,7 @@ type sender struct {
 	offset    int64
 	drift     float64 // ns per ns
 	inFlight  []echo
-	losses    []time.Duration // when the sender learns of them
+	losses    []time.Duration // times at which the sender learns of losses
 	join      time.Duration
 	settle    time.Duration
 	nextTick  time.Duration

@@ -33,7 +33,7 @@ func TestFluidNoise(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		f         fluid
-		util      float64 // at least
+		util      float64 // smallest utilisation
 		p99       time.Duration
 		lossBelow float64
 		jain      float64

@@ -12,7 +12,7 @@ import (
 // somebody reports.
 type openPath struct {
 	*path
-	capacity, buffer uint64 // of the bottleneck, packets a window and packets
+	capacity, buffer uint64 // packets a window and packets in the buffer of the bottleneck
 	queue            uint64
 	lossy            float64
 	rng              *rand.Rand
@@ -64,7 +64,7 @@ func TestOpenLoop(t *testing.T) {
 		link      uint64
 		capacity  uint64
 		lossy     float64
-		atLeast   float64 // of the capacity arrives
+		atLeast   float64 // smallest share of the capacity that arrives
 		atMost    float64 // the rate at the end, of the link; 0 = any
 		lostBelow float64
 	}{

@@ -46,12 +46,12 @@ func ParseMode(s string) (Mode, error) {
 type Params struct {
 	MinRateBps        uint64
 	MaxRateBps        uint64 // the link's rate
-	InitialRateBps    uint64 // where a destination starts (S1.2); 0 = MaxRateBps
+	InitialRateBps    uint64 // rate at which a destination starts (S1.2); 0 = MaxRateBps
 	TargetNs          uint64 // D: queueing delay aimed at, at TargetRateBps
 	TargetRateBps     uint64 // D is larger below it and smaller above, as 1/sqrt(rate)
 	TargetMaxNs       uint64 // upper bound of D
 	DeadbandNs        uint64 // e: smaller changes are no change
-	BaseWindowNs      uint64 // how long a minimum stays the base delay
+	BaseWindowNs      uint64 // window of a minimum that is a base delay
 	IntervalNs        uint64 // least time between decisions
 	LiteralDeadbandNs uint64 // literal: 0 = the words of S1.6
 	Mode              Mode

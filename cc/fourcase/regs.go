@@ -40,9 +40,9 @@ type Regs struct {
 	NextBaseRxNs          int64
 	NextBaseRttNs         int64
 	QueueingTxNs          int64  // queueing delay of the forward path at the last decision
-	QueueingRxNs          int64  // and of the reverse path
+	QueueingRxNs          int64  // queueing delay of the reverse path
 	TrendTxNs             int64  // trend: change of the queueing delay since the decision before
-	TrendRxNs             int64  // and of the reverse path
+	TrendRxNs             int64  // trend of the reverse path
 	RateBeforeDecreaseBps uint64 // rate before the last decrease, until it is reached again; 0 = none
 	SentPackets           uint64 // packets sent to the destination, as of the last step
 	PeriodNs              uint64 // time between decisions, smoothed

@@ -68,8 +68,8 @@ func TestRows(t *testing.T) {
 		edit           func(*Sample)
 		row, caseNo    uint8
 		action         Action
-		cutQ10, rateUp uint64 // of the rate
-		half           bool   // of rateUp
+		cutQ10, rateUp uint64 // expected change of the rate, /1024
+		half           bool   // half of rateUp is expected
 	}{
 		{name: "0 loss above D", tx: d + 1, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 256},
 		{name: "0 loss half way from e to D", tx: (d + e) / 2, edit: func(s *Sample) { s.Loss = 1 }, row: 0, action: ActionLossCut, cutQ10: 128},

@@ -83,7 +83,7 @@ func TestFluidRobust(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		f         fluid
-		util      float64 // at least
+		util      float64 // smallest utilisation
 		p99, p50  time.Duration
 		lossBelow float64
 	}{

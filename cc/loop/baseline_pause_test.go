@@ -24,7 +24,7 @@ func TestPauseAfterReconciliation(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		empty, by int64 // the model, from now, and what it is moved by
-		wait      int64 // until data goes on
+		wait      int64 // time until data goes on
 	}{
 		{"not moved", 20 * ms, 0, 20 * ms},
 		{"the class holds more", 20 * ms, 3 * ms, 23 * ms},

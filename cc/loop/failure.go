@@ -7,7 +7,7 @@ import "time"
 // pacerFailure is the last request that the pacer has refused. Times are those of Options.Clock.
 type pacerFailure struct {
 	err    error
-	at     uint64 // of the last refusal
+	at     uint64 // time of the last refusal
 	logged uint64 // time of the last line in the log
 }
 

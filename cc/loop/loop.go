@@ -72,7 +72,7 @@ type Options struct {
 	Table  Table
 	Pacer  Pacer            // nil = no classes
 	Config *bpf.Config      // read at every evaluation: others may change the parameters
-	Sharer *priority.Sharer // with the priorities of the nodes (S4.5); nil = they have none
+	Sharer *priority.Sharer // sharer with the priorities of the nodes (S4.5); nil = they have none
 	Clock  func() uint64    // the clock of next_tx_ns, in ns
 	Log    Logger
 
@@ -106,7 +106,7 @@ type Loop struct {
 	pauses         baselinePauses
 	paceBlocked    paceBlocked
 	senders        senders
-	steps          []step // of the slots that are evaluated; kept for their memory
+	steps          []step // steps of the slots that are evaluated; kept for their memory
 	recentlyActive recentlyActive
 	sharer         *priority.Sharer // nil = the nodes have no priorities
 

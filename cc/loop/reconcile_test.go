@@ -17,7 +17,7 @@ func TestApart(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name  string
-		model time.Duration // from now on
+		model time.Duration // modelled empty time, from now on
 		bytes uint64
 		want  time.Duration
 	}{

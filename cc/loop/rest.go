@@ -19,7 +19,7 @@ const (
 // process wakes up. A rest ends with the first tick or event that something happened in. Times are
 // monotonic ns. The zero value is one that begins at time 0.
 type Rest struct {
-	last uint64 // when something happened
+	last uint64 // time of the last activity
 	on   bool   // the next tick is restTick away
 }
 

@@ -13,7 +13,7 @@ import (
 // spans. It distinguishes an idle destination from one without feedback, which the registers alone
 // do not.
 type recentlyActive struct {
-	now, before map[bpf.DestKey]struct{} // of the present and of the previous span
+	now, before map[bpf.DestKey]struct{} // destinations with traffic in the present and in the previous span
 	since       uint64                   // start of the span
 }
 

@@ -51,7 +51,7 @@ func TestRestartIdle(t *testing.T) {
 	const idle = 5 * second
 	for name, c := range map[string]struct {
 		rate, initial uint64
-		always        bool // it had traffic
+		always        bool // the destination had traffic in each period
 		others        int
 		want          uint64
 	}{

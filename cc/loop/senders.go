@@ -27,13 +27,13 @@ type sender struct {
 	seen          uint64 // time of its last evaluation
 	stack, engine party
 	policy        uint64         // the four-case policy's rate
-	limit         uint64         // that the destination has named, 0 = none
+	limit         uint64         // limit that the destination has named, 0 = none
 	bound         priority.Bound // the share of the link
 }
 
 // party is one of the two senders to a destination: kernel stack or engine.
 type party struct {
-	bytes uint64    // of L2 frames sent, at the last update
+	bytes uint64    // bytes of L2 frames sent, at the last update
 	at    uint64    // time of the last update, 0 = none
 	used  [3]uint64 // bit/s in the last windows, the latest first
 	waits bool      // data waits for its pacer

@@ -13,24 +13,24 @@ type step struct {
 	key    bpf.DestKey
 	regs   *bpf.DestRegs // the snapshot, not written before store
 	sender *sender
-	limit  uint64 // that the destination has named, bit/s, 0 = none
+	limit  uint64 // limit that the destination has named, bit/s, 0 = none
 
 	// sampled: the snapshot ends the sample window. Otherwise the window goes on, and the
 	// destination is evaluated because packets wait in the pacer.
 	sampled  bool
 	waits    bool // packets wait in the pacer for longer than shortWait
-	restarts bool // this host has data for it again, after idle
+	restarts bool // data of this host waits for it again, after idle
 
 	// Results: the values that were read, until a decision changes them.
 	policy     fourcase.Regs
-	rate       uint64 // of the destination, bit/s
+	rate       uint64 // rate of the destination, bit/s
 	stackRate  uint64 // the part of the kernel stack
 	engineRate uint64 // the part of the engine
-	class      uint32 // of the pacer
+	class      uint32 // class of the pacer
 	node       uint32
-	shiftNs    int64 // what next_tx_ns is moved by
+	shiftNs    int64 // shift of next_tx_ns
 
-	set uint32 // which of these to write: bpf.SetPolicy and so on
+	set uint32 // fields to be written: bpf.SetPolicy and so on
 }
 
 // stepOf starts the step of a slot that was read.

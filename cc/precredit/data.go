@@ -4,11 +4,11 @@ package precredit
 
 // Arrival is a data packet that a receiver has got.
 type Arrival struct {
-	Bytes     uint32 // of payload
-	Credit    Credit // of its stamp
-	HasCredit bool   // it was sent on pre-credit
-	First     bool   // of its message
-	Fresh     bool   // it was taken, for the first time
+	Bytes     uint32 // bytes of payload
+	Credit    Credit // credit of its stamp
+	HasCredit bool   // the data was sent on pre-credit
+	First     bool   // the data is the first of its message
+	Fresh     bool   // the data was new: this is its first arrival
 }
 
 // Data takes a data packet that is served at once: Arrive and DstScheduleCredit for one that was

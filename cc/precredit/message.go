@@ -5,14 +5,14 @@ package precredit
 // Grant is CREDIT_GRANT: what a receiver sends to a sender outside of ACKs. All sums
 // are running totals of the epoch, bytes modulo 2^32.
 type Grant struct {
-	Epoch uint32 // of this sender's account; a later one replaces it
+	Epoch uint32 // epoch of this sender's account; a later one replaces it
 	Limit uint32 // the sender may have sent and given up this much since it began
 	Seq   uint16 // numbers the grants; ACKs, data and returns name the latest
 	// Open: the receiver does not know yet that the sender has this epoch.
 	Open bool
 	// Recall: give up what is not used.
 	Recall bool
-	LifeNs int64 // how long pre-credit may lie unused at the sender
+	LifeNs int64 // time that pre-credit may lie unused at the sender
 }
 
 // Return is CREDIT_RETURN: what a sender sends to a receiver outside of data. It
@@ -20,7 +20,7 @@ type Grant struct {
 type Return struct {
 	Epoch uint32
 	Limit uint32 // highest limit received
-	Sent  uint32 // on pre-credit
+	Sent  uint32 // total sent on pre-credit
 	Void  uint32 // given up unsent
 	Seq   uint16 // latest grant received
 	// Expired: given up because it lay unused, or after a timeout; the sender

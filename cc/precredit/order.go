@@ -19,7 +19,7 @@ const (
 // FlowSize is what a sender knows of a flow's size, in bytes.
 type FlowSize struct {
 	KnownBytes uint64 // the whole where that is known, else what has been posted at its start
-	SentBytes  uint64 // for the first time
+	SentBytes  uint64 // bytes that were sent for the first time
 	Class      Class
 }
 

@@ -6,7 +6,7 @@ package precredit
 type Stats struct {
 	Flows     [RuleHead + 1]uint64 // new flows by rule
 	Given     uint64               // bytes by which limits rose
-	Drained   uint64               // of them arrived and served
+	Drained   uint64               // bytes that arrived and were served
 	Void      uint64               // came back unused
 	Lost      uint64               // sent, and lost
 	Reclaimed uint64               // taken back from senders that fell silent
@@ -29,8 +29,8 @@ type peer struct {
 	limit  uint32 // highest advertised
 	seen   uint32 // highest total sent that was received
 	void   uint32 // highest total given up that was received
-	done   uint32 // of what was sent: served or lost
-	queued uint32 // of what was sent: arrived and not served yet
+	done   uint32 // sent bytes that were served or lost
+	queued uint32 // sent bytes that arrived and were not served yet
 
 	// The loss timer: at lossTimerNs everything up to mark has arrived or never
 	// will. beyond is what arrived meanwhile from beyond mark.
@@ -39,12 +39,12 @@ type peer struct {
 
 	// Grants.
 	first, seq, lastSeq uint16 // numbers before the first grant (or long ago), of the latest, and the latest that the sender named
-	tries               uint   // how often the latest went out
+	tries               uint   // transmissions of the latest grant
 	known               bool   // the sender has this epoch
 	accountLost         bool   // the sender has lost it again
-	recall              bool   // it has been asked to give up
-	advertisedNs        int64  // when the limit was last advertised
-	sentNs              int64  // when the latest grant was sent
+	recall              bool   // pre-credit was asked back from the sender
+	advertisedNs        int64  // time at which the limit was last advertised
+	sentNs              int64  // time at which the latest grant was sent
 
 	dueNs int64
 	timer int

@@ -33,7 +33,7 @@ type Poll struct {
 	// the first packet.
 	Weight, Quantum, WeightDecayBytes uint32
 
-	last *Arrivals // of the ring of flows with packets; its next is the first
+	last *Arrivals // last entry in the ring of flows with packets; its next is the first
 	size int
 }
 

@@ -33,13 +33,13 @@ type Flow struct {
 	prev, next *Flow
 	in         *Queue
 
-	// Of a Sender.
-	features Features // of what was posted
+	// The fields below are a Sender's.
+	features Features // features of the posted data
 	queued   uint32   // bytes that waited for pre-credit so far, sent or not
 	capped   bool     // more was posted than it may send on pre-credit
 	begun    bool     // no ACK yet
-	asked    bool     // for its first ACK
-	waiting  bool     // in Sender.waiting
+	asked    bool     // an ACK was requested for its first data
+	waiting  bool     // the flow is in Sender.waiting
 }
 
 // begin makes it a new flow.

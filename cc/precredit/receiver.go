@@ -49,7 +49,7 @@ type Receiver struct {
 
 	timers      timers
 	send        queue // grants to send
-	underfunded queue // whose limit the budget could not raise to their share
+	underfunded queue // peers whose limit the budget could not raise to their share
 	epoch       uint32
 	order       uint64
 	stats       Stats

@@ -61,12 +61,12 @@ type Sender struct {
 
 	firstFlight bool
 	waiting     []*Flow // blocked in the first flight
-	waitSince   int64   // when the first of them was blocked
+	waitSince   int64   // time at which the first of them was blocked
 	released    []*Flow
 
 	rtt       int64 // the latest, 0 = none yet
-	round     int64 // when it began
-	reported  int64 // when a loss was last reported
+	round     int64 // beginning of the present round trip
+	reported  int64 // time at which a loss was last reported
 	lossKnown bool  // reported is a time
 	stats     SenderStats
 }
@@ -237,12 +237,12 @@ func (s *Sender) MayStart(now int64, f *Flow, busy bool) (may, ask bool) {
 
 // Answer is an ACK, a NAK or a response of the receiver.
 type Answer struct {
-	Credit    Credit // of its stamp
+	Credit    Credit // credit of its stamp
 	HasCredit bool
 	RTTNs     int64  // measured by it, nanoseconds; 0 = none
-	InFlight  uint64 // to the receiver before it, bytes
-	Acked     uint64 // of them it acknowledges
-	RateBps   uint64 // of the policy, 0 = not limited
+	InFlight  uint64 // bytes in flight to the receiver before it
+	Acked     uint64 // bytes of InFlight that it acknowledges
+	RateBps   uint64 // rate of the policy, 0 = not limited
 }
 
 // Answer takes feedback: it ends the flow's use of pre-credit, and the first flight.

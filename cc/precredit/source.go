@@ -16,7 +16,7 @@ type Source struct {
 type Packet struct {
 	Flow   *Flow
 	Bytes  uint32
-	Credit Credit // for its stamp
+	Credit Credit // credit for its stamp
 }
 
 // SrcSchedulePrecredit gives pre-credit to the next packet, the highest priority

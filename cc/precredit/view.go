@@ -10,7 +10,7 @@ import (
 // Entry is a sender in the list of S5.2.
 type Entry struct {
 	ID          SenderID
-	Share       uint32 // its pre-credit, bytes
+	Share       uint32 // pre-credit of the sender, bytes
 	Outstanding uint32 // given to it and not back, bytes
 }
 

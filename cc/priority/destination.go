@@ -6,31 +6,31 @@ import "time"
 
 // Observation is what an evaluation observed of a destination and decided for it.
 type Observation struct {
-	Node   uint32 // its number, if the node is not defined
-	Bytes  uint64 // of layer 2 that were sent to it, ever
+	Node   uint32 // number of the node, if the node is not defined
+	Bytes  uint64 // bytes of layer 2 that were sent to it, ever
 	Paced  bool   // packets waited for the rate since the last evaluation
 	Queued bool   // packets wait in the network, or were lost or marked
 
-	RateBps    uint64 // that congestion control allows
+	RateBps    uint64 // rate that congestion control allows
 	Configured bool   // RateBps was set by a person and stays as it is
-	LimitBps   uint64 // that the destination has named (RATE_LIMIT), 0 = none
+	LimitBps   uint64 // limit that the destination has named (RATE_LIMIT), 0 = none
 	MinBps     uint64 // the least that any destination gets, if possible
 
-	DecidedNs   uint64 // when congestion control last decided with feedback
-	DecreasedNs uint64 // when it last decreased the rate
+	DecidedNs   uint64 // last decision of congestion control with feedback
+	DecreasedNs uint64 // last decrease of the rate by congestion control
 }
 
 // destination has the state of one destination with traffic.
 type destination struct {
 	key          Key
 	node         *node
-	demand       uint64 // at the last call of Share
-	limit, floor uint64 // of the last call of Share; limit 0 = there was none
-	most         uint64 // that the destination takes
-	rate         uint64 // that is enforced
-	allowed      uint64 // by congestion control
+	demand       uint64 // demand at the last call of Share
+	limit, floor uint64 // limits of the last call of Share; limit 0 = there was none
+	most         uint64 // largest rate that the destination takes
+	rate         uint64 // rate that is enforced
+	allowed      uint64 // rate that congestion control allows
 	observedNs   uint64
-	pacedNs      uint64 // when packets last waited for the rate, 0 = never
+	pacedNs      uint64 // last time that packets waited for the rate, 0 = never
 	queued       bool
 	decidedNs    uint64
 	decreasedNs  uint64

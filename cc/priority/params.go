@@ -35,18 +35,18 @@ func ParseMode(s string) (Mode, error) {
 // Params are the policy's parameters: struct priority_params of bpf/lib/policy.h,
 // field by field.
 type Params struct {
-	CapacityBps uint64 // of the link that the nodes share; 0 = the interface's rate
+	CapacityBps uint64 // capacity of the link that the nodes share; 0 = the interface's rate
 	Mode        Mode
 	Reserved    uint32
 }
 
 // State is what the policy does at present: struct priority_state of bpf/lib/policy.h.
 type State struct {
-	CapacityBps uint64 // what is shared
+	CapacityBps uint64 // capacity that is shared
 	Flags       Flags
-	Level       uint32 // in which the capacity ends, 0 = all demands fit
+	Level       uint32 // level in which the capacity ends, 0 = all demands fit
 	Active      uint32 // destinations that it is shared among
-	Held        uint32 // of these, held below what the four-case policy allows
+	Held        uint32 // destinations of Active that are held below what the four-case policy allows
 }
 
 // Flags of a State.

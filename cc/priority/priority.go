@@ -116,7 +116,7 @@ type part struct {
 	index  int
 	id     uint32
 	weight uint64
-	rest   wide // of the division
+	rest   wide // remainder of the division
 }
 
 // split adds amount to the grants of the parts in proportion to their weights, whose

@@ -28,10 +28,10 @@ type Receiver struct {
 	byNode  map[*node]*receiverNode
 
 	congested bool
-	link      uint64 // of the last call of Divide
+	link      uint64 // rate of the link at the last call of Divide
 	fitsSince uint64 // the demands fit the link since then, 0 = they do not
 	fullAt    uint64 // the link was full then,
-	fullSince uint64 // and since then, but for gaps
+	fullSince uint64 // beginning of the time that the link was full, but for gaps
 
 	alloc Allocator
 	in    []Node
@@ -48,23 +48,23 @@ type receiverNode struct {
 type source struct {
 	key   Key
 	node  *node
-	usage usage  // of the link
+	usage usage  // use of the link
 	plain uint64 // bytes that arrived, as limits count them, at the last update
-	whole uint64 // and as the link counts them
+	whole uint64 // bytes that arrived, as the link counts them, at the last update
 	ratio uint64 // plain/whole of the last period, /1024
 
 	limit    uint64 // named to the source, 0 = none; in bits of the link
 	known    recentMax
-	wants    uint64 // what it may want, by its use of its limit
-	wantedAt uint64 // when that was last seen
+	wants    uint64 // rate that the source may need, estimated by its use of its limit
+	wantedAt uint64 // time of the last estimate of wants
 	seen     uint64
 }
 
 // Arrivals are what has arrived from a source since its entry was created.
 type Arrivals struct {
-	Node    uint32 // its number, if the node is not defined
+	Node    uint32 // number of the node, if the node is not defined
 	Packets uint64
-	Bytes   uint64 // of layer 2, without stamps
+	Bytes   uint64 // bytes of layer 2, without stamps
 	Stamps  uint64 // bytes of stamps
 }
 

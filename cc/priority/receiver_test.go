@@ -26,10 +26,10 @@ type sends struct {
 type sends1 struct {
 	key     Key
 	want    uint64 // bit/s
-	ignores bool   // it does not obey
-	exceeds bool   // it sends 1/16 more than its limit
+	ignores bool   // the source does not obey
+	exceeds bool   // the source sends 1/16 more than its limit
 	backs   bool   // congestion control: its rate falls while there is a queue
-	rate    uint64 // of congestion control
+	rate    uint64 // rate of congestion control
 	limit   Limit
 	got     Arrivals
 }

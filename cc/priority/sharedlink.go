@@ -14,18 +14,18 @@ import "time"
 // The link then carries what is sent now, and its queue drains if a little less is sent. The
 // estimate grows while there is no congestion, faster with time.
 type SharedLink struct {
-	CapacityBps uint64 // what the link is taken to carry, 0 before the first Step
-	ChangedNs   uint64 // when that last changed
-	limit       uint64 // of the last Step
-	increases   uint32 // in a row
+	CapacityBps uint64 // rate that the link is taken to carry, 0 before the first Step
+	ChangedNs   uint64 // last change of CapacityBps
+	limit       uint64 // limit of the last Step
+	increases   uint32 // number of increases in a row
 }
 
 // CongestionSigns are the recent signs of congestion at the active destinations.
 type CongestionSigns struct {
 	UsedBps   uint64 // sum of their rates
 	Active    int    // destinations with recent feedback
-	Waiting   int    // of these: with queueing delay, loss or marks
-	Decreased int    // of these: their rate was decreased by the four-case policy since ChangedNs
+	Waiting   int    // destinations of Active with queueing delay, loss or marks
+	Decreased int    // destinations of Active whose rate was decreased by the four-case policy since ChangedNs
 }
 
 // shared reports whether a shared link is congested: there are at least two active destinations,

@@ -12,11 +12,11 @@ package priority
 // has one user at a time.
 type Sharer struct {
 	defined map[Key]*node
-	dests   map[Key]*destination // with traffic
+	dests   map[Key]*destination // destinations with traffic
 	link    SharedLink
-	minimum uint64 // of every destination, so that no node starves
+	minimum uint64 // minimum of every destination, so that no node starves
 
-	nodes []*node // of those in dests
+	nodes []*node // nodes of the destinations in dests
 	alloc Allocator
 	in    []Node
 	out   []uint64
@@ -31,7 +31,7 @@ type node struct {
 	id       uint32
 	level    uint8
 	min, max uint64
-	dests    []*destination // with traffic; filled by each call of Share
+	dests    []*destination // destinations with traffic; filled by each call of Share
 }
 
 // NewSharer returns a Sharer without nodes.

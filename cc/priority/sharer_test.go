@@ -13,7 +13,7 @@ type sharerLab struct {
 	t     *testing.T
 	s     *Sharer
 	now   uint64
-	rates map[string]uint64 // that are enforced
+	rates map[string]uint64 // rates that are enforced
 	sent  map[string]uint64
 	state State
 }
@@ -31,7 +31,7 @@ func newSharerLab(t *testing.T) *sharerLab {
 // traffic is what a destination does in an evaluation.
 type traffic struct {
 	peer    string
-	allowed uint64 // by congestion control, bit/s
+	allowed uint64 // rate that congestion control allows, bit/s
 	uses    uint64 // bit/s that the application has; above the rate, packets wait in the pacer
 	takes   uint64 // the limit of the destination, 0 = none
 }

@@ -21,7 +21,7 @@ type rule struct {
 	text        string
 	against     []string
 	percentiles []int
-	small       *bool   // only buckets up to one BDP, or only those above
+	small       *bool   // only buckets up to one BDP (true), only buckets above (false), or all (nil)
 	factor      float64 // ours may be so many times theirs
 }
 

@@ -27,7 +27,7 @@ type workloadSection struct {
 
 type loadSection struct {
 	Load     string
-	Messages int // in all seeds
+	Messages int // messages in all seeds
 	Seeds    int
 	P50, P99 experiment.Table
 }
@@ -252,8 +252,8 @@ func oneRTTOf(all []pair, p part) (f fast) {
 type Cost struct {
 	Queues        string
 	Cases         int
-	Worse, Better int      // by more than costFactor
-	Worst         string   // of Lost
+	Worse, Better int      // cases that differ by more than costFactor
+	Worst         string   // largest one of Lost
 	Lost          []string // the cases in which it is worse
 	worst         float64
 }

@@ -18,7 +18,7 @@ import (
 // Input is what the report is made of. It holds nothing that depends on the
 // machine or the day, so that the same sources give the same report.
 type Input struct {
-	Summaries []*experiment.Summary // of the whole library, in its order
+	Summaries []*experiment.Summary // summaries of the whole library, in its order
 	// Validation compares with what papers found.
 	Validation []Row
 	Short      bool // made of Quick scenarios
@@ -35,16 +35,16 @@ type Document struct {
 	Schemes    []named
 	Overview   experiment.Table
 	Control    []section
-	Completion []queueGroup // with one data queue, and with queues by size
+	Completion []queueGroup // tables with one data queue, and with queues by size
 	Claims     []ClaimsOf
-	Ablation   experiment.Table // what queues, parameters and pre-credit bring
-	Costs      []Cost           // of pre-credit
+	Ablation   experiment.Table // gain by queues, parameters and pre-credit
+	Costs      []Cost           // costs of pre-credit
 	Summary    []string         // the page in a few sentences
-	Seeds      string           // of long flows and completion times
+	Seeds      string           // seeds of long flows and completion times
 	Scale      experiment.Table
 	Validation []Row
-	Lost       []string // where our schemes miss a criterion
-	HeatMap    *Plot    // of the scenarios of long flows
+	Lost       []string // cases in which our schemes miss a criterion
+	HeatMap    *Plot    // map of the scenarios of long flows
 	Plots      []Plot
 }
 

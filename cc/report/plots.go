@@ -16,8 +16,8 @@ import (
 
 // Plot is a picture that can be drawn.
 type Plot struct {
-	Name string // of the file
-	Text string // what it shows, for those who do not see it
+	Name string // name of the file
+	Text string // description for those who do not see the plot
 	draw interface{ WriteSVG(io.Writer) error }
 }
 
@@ -102,7 +102,7 @@ const queueStyle = 4
 // kinds says which line each flow without end belongs to.
 type kinds struct {
 	names []string
-	of    []int // by flow
+	of    []int // kinds by flow
 }
 
 // flowKinds puts flows together that should have the same rate over time: those that

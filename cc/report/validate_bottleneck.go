@@ -16,11 +16,11 @@ type bottleneck struct {
 	scheme  string
 	params  []schemes.Param
 	bps     uint64
-	delay   time.Duration // of each link
+	delay   time.Duration // delay of each link
 	senders int
 	perHost int           // flows of each sender
 	each    time.Duration // start of the next flow after the one before
-	settle  time.Duration // before this nothing is measured but peakQueue
+	settle  time.Duration // time before which nothing is measured but peakQueue
 	length  time.Duration
 }
 

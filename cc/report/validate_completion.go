@@ -20,9 +20,9 @@ type validateCompletion struct {
 	name            string
 	sizes           *scenario.CDF
 	load            float64
-	incast          bool // and 2 % of 60 senders of 500 kB to one receiver
+	incast          bool // the load has 2 % of incasts of 60 senders of 500 kB to one receiver
 	leaves, perLeaf int
-	length          time.Duration // of arrivals
+	length          time.Duration // length of the time of arrivals
 	drain           time.Duration
 	schemes         []string
 	published       []published
@@ -35,7 +35,7 @@ type published struct {
 	what       string
 	min, max   int64 // bytes
 	percentile float64
-	values     []Range // by completion.schemes, zero = not shown
+	values     []Range // published values by completion.schemes, zero = not shown
 	factor     float64 // tolerance of the magnitude
 	// until: only flows that started in this share of the time of arrivals, so
 	// that the load lasts until they are done. 0 = all.

@@ -41,13 +41,13 @@ func (r Range) ratio(v float64) float64 {
 // Row is one known result and ours.
 type Row struct {
 	ID     string // V1 to V9 of the list of known results
-	What   string // what is measured
-	Scheme string // or, for a row about the order of schemes, that order
+	What   string // quantity that is measured
+	Scheme string // scheme; or, for a row about the order of schemes, that order
 	Paper  Range
 	Ours   float64
 	// OK: within the row's tolerance, or the order is the published one.
 	OK   bool
-	Note string // why not, or what differs from the paper's set-up
+	Note string // reason why not, or the difference from the paper's set-up
 	// Aside: no paper has a value; the row explains another.
 	Aside bool
 }

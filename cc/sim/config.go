@@ -10,7 +10,7 @@ import (
 // Config is what a run sets in addition to topology and scheme. Zero values are defaults.
 type Config struct {
 	Seed         uint64
-	PayloadBytes int // of a full packet; 1000
+	PayloadBytes int // payload of a full packet; 1000
 	// BufferBytes is a switch's shared buffer, 32 MiB by default (a scenario sets 32 MB). Packets count
 	// with preamble and gap.
 	BufferBytes int64
@@ -21,7 +21,7 @@ type Config struct {
 	PFC Switch
 	// PFCAlpha: an ingress queue is paused at this times the free buffer; 1/8.
 	PFCAlpha  float64
-	Transport Transport // unless the scheme insists; GoBackN
+	Transport Transport // default transport if the scheme does not prescribe one; GoBackN
 	// ReorderPackets is how far a packet may be overtaken before a selective
 	// sender takes it for lost; 0, as paths keep the order.
 	ReorderPackets uint32
@@ -38,7 +38,7 @@ type Config struct {
 	// scheme wants. Without Weights a lower class is served first, with them they share by deficit round robin.
 	Classes    int
 	Weights    []int
-	Turnaround time.Duration // of every host, from data to ACK
+	Turnaround time.Duration // turnaround of every host, from data to ACK
 }
 
 // Switch is a setting that may be left to the scheme.

@@ -171,7 +171,7 @@ type Data struct {
 	PSN        uint32 // packet number within the flow, from 0
 	Bytes      int32  // payload
 	Last       bool   // the flow's last packet
-	Retransmit bool   // not its first time on the wire
+	Retransmit bool   // the packet was on the wire before
 	CE         bool   // receiver: marked by a switch
 
 	// Set by Control.Sent, seen by Receiver.Data.
@@ -185,7 +185,7 @@ type Data struct {
 type Reply struct {
 	CreditBytes int64  // Ack.CreditBytes; adds up if ACKs are coalesced
 	Tag         uint32 // Ack.Tag
-	Now         bool   // do not coalesce: acknowledge at once
+	Now         bool   // the ACK is sent at once, without coalescing
 }
 
 // Ack is feedback from the receiver, as the sender sees it.
@@ -198,8 +198,8 @@ type Ack struct {
 	PSN        uint32 // the packet that it answers, the latest if coalesced
 	Bytes      int64  // payload newly acknowledged
 	Packets    uint32 // data packets that came since the last ACK, 1 unless coalesced
-	CE         uint32 // how many of them were marked
-	Duplicate  bool   // acknowledges nothing new
+	CE         uint32 // number of these data packets that were marked
+	Duplicate  bool   // the ACK acknowledges nothing new
 	Retransmit bool   // answers a retransmitted packet: do not time it (Karn)
 
 	// T1 is when the data packet left and T3 when this ACK came, by the sender's
@@ -210,16 +210,16 @@ type Ack struct {
 	Hops              uint8 // links that the data packet took
 	INT               []Hop // one for each switch it passed, if Needs.INT
 
-	CreditBytes int64 // from Reply
+	CreditBytes int64 // sum of Reply.CreditBytes
 	Tag         uint32
 }
 
 // Hop is the in-band telemetry of one switch, taken as the packet left its queue.
 type Hop struct {
-	QueueBytes int64  // what stays in the egress queue behind the packet
+	QueueBytes int64  // bytes that stay in the egress queue behind the packet
 	TxBytes    uint64 // sent by the port so far
 	TsNs       int64  // the switch's clock
-	RateBps    uint64 // of the port
+	RateBps    uint64 // rate of the port
 }
 
 // MsgKind is the kind of a control message.

@@ -73,7 +73,7 @@ type wheel struct {
 	chunks    []chunk
 	freeChunk int32
 	pos       int64 // number of the first bottom bucket not yet in the heap
-	posAt     tick  // its start
+	posAt     tick  // start of bucket pos
 	seq       uint32
 	live      int // events, those that carry nothing left out
 	levels    [1 + upperLevels]level

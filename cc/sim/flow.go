@@ -22,10 +22,10 @@ type FlowSpec struct {
 // pair is two hosts whose queue pair is connected.
 type pair struct {
 	src, dst int32
-	fwd, rev portPath // of control packets about no flow
+	fwd, rev portPath // path of control packets about no flow
 	path     Path
-	pacer    *Pacer // if shared
-	grant    int64  // for the first flow's pacer
+	pacer    *Pacer // shared pacer, or nil
+	grant    int64  // grant for the first flow's pacer
 	flows    []*Flow
 }
 

@@ -10,8 +10,8 @@ type level struct {
 	mask  int64
 	count int      // events, stale ones included
 	heads []int32  // chunks
-	words []uint64 // which buckets hold something
-	sums  []uint64 // which words are not 0
+	words []uint64 // bits of the buckets that hold something
+	sums  []uint64 // bits of the words that are not 0
 }
 
 func (l *level) clear(b int64) {

@@ -20,7 +20,7 @@ type Net struct {
 
 	PacketHops uint64 // packets that crossed a link
 	Drops      [numDrops]uint64
-	DataDrops  [numDrops]uint64 // those of Drops that were data
+	DataDrops  [numDrops]uint64 // drops of Drops that were data
 	Pauses     uint64           // PFC pause frames
 	DoneFlows  int
 
@@ -32,7 +32,7 @@ type Net struct {
 	rand   *rand.Rand
 
 	ports      []port
-	queues     []queue // by port and queue, if ports have more than their own two
+	queues     []queue // queues by port and queue, if ports have more than their own two
 	numQueues  int
 	selective  bool // the transport
 	switches   []swtch
@@ -61,7 +61,7 @@ type Net struct {
 
 	freePacers []int32
 	calls      []func()
-	nextSpec   *FlowSpec // of Source
+	nextSpec   *FlowSpec // next flow of Source
 
 	fullWire, ackWire int
 	ack               Ack

@@ -111,7 +111,7 @@ func TestAcrossPFC(t *testing.T) {
 // that RED says, none below Kmin and all above Kmax.
 func TestECNProbability(t *testing.T) {
 	for _, c := range []struct {
-		window int64 // of two senders, in packets beyond what is on the wires
+		window int64 // window of two senders, in packets beyond what is on the wires
 		want   float64
 	}{{30, 0}, {200, 0.1}, {600, 1}} {
 		want := sim.Needs{ECN: func(uint64) sim.ECN { return sim.ECN{KminBytes: 100_000, KmaxBytes: 500_000, Pmax: 0.2} }}

@@ -18,7 +18,7 @@ type Pacer struct {
 	WindowBytes int64  // 0 = no limit
 	NeedsCredit bool
 	CreditBytes int64
-	TimerNs     int64 // when to call Expire, 0 = never
+	TimerNs     int64 // time to call Expire, 0 = never
 	// Burst is how far the pacer may run behind its rate and make up for it, in
 	// nanoseconds at RateBps. 0 = never: gaps between packets are exact.
 	BurstNs int64

@@ -13,14 +13,14 @@ type pacerState struct {
 	pace, timer int32 // slots
 	listed      bool
 	listPrio    uint8
-	timerAt     int64 // what timer is set to, 0 = nothing
-	paceAt      tick  // and pace
-	base        tick  // from where the rate counts
+	timerAt     int64 // time that timer is set to, 0 = nothing
+	paceAt      tick  // time that pace is set to
+	base        tick  // time from which the rate counts
 	lastWire    int64 // bytes of the last packet
 
 	before, after *Pacer
 	sending       []*Flow  // flows that have something to send, the next one first
-	first         [1]*Flow // what sending needs no more than mostly
+	first         [1]*Flow // memory of sending, enough for most pacers
 }
 
 // newPacer makes a pacer with its path and what the receiver has

@@ -44,18 +44,18 @@ type packet struct {
 	// at is since when it is queued, when its turnaround is over or, on a wire, when
 	// next arrives.
 	at      tick
-	sent    tick  // when the data packet that it is, or answers, left
-	next    int32 // in a queue or on the wire
+	sent    tick  // send time of the data packet that it is, or answers
+	next    int32 // next packet in a queue or on the wire
 	flow    int32 // noIndex = none
 	in      int32 // ingress port at the switch where it is
 	psn     uint32
 	wire    uint16
 	payload uint16
 	path    portPath
-	hop     uint8 // of path, the next one
+	hop     uint8 // index of the next hop in path
 	onWire  bool
 	kind    pktKind
-	queue   uint8 // at each port, creditClass = the credit queue
+	queue   uint8 // queue at each port, creditClass = the credit queue
 	flags   uint8
 }
 
@@ -70,16 +70,16 @@ func (pk *packet) along(w *portPath) { pk.path, pk.hop = *w, 1 }
 
 // packetMeta is what the ends put into a packet: another cache line.
 type packetMeta struct {
-	t1, t2, t2out int64 // by the ends' stamp clocks, ns; t2 and t2out: Bytes and Aux of a message
+	t1, t2, t2out int64 // times of the ends' stamp clocks, ns; t2 and t2out: Bytes and Aux of a message
 	sack          [2]uint64
 	cum           uint32 // next PSN expected; of a message the Seq
 	xmit          uint32 // number of this transmission within the flow
 	tag           uint32
 	credit        int32
 	src, peer     uint16  // hosts: from and to, of control packets
-	packets, ce   uint8   // since the last ACK
-	links         uint8   // that the data packet took
-	msg           MsgKind // and fromReceiver
+	packets, ce   uint8   // data packets and CE marks since the last ACK
+	links         uint8   // number of links that the data packet took
+	msg           MsgKind // kind of the message, and fromReceiver
 }
 
 const fromReceiver MsgKind = 1 << 7 // to a Control

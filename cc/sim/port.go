@@ -14,16 +14,16 @@ const (
 // port sends in one direction of a wire. Port i^1 is the other direction. Its
 // first cache line is what every packet needs, the second what one does that waits.
 type port struct {
-	busy       tick // until when the last packet takes
+	busy       tick // end of the transmission of the last packet
 	delay      tick
-	lastAt     tick   // when last arrives
+	lastAt     tick   // arrival of last
 	last       int32  // packet that it sent last, noIndex = none yet
 	psByte     uint32 // time of a byte, 0 = not a whole number: use bps
-	node       int32  // whose port it is
+	node       int32  // node that has the port
 	ready      uint8  // queues that hold something
 	paused     uint8  // queues that PFC has stopped
 	waiting    bool   // evFree is set
-	host       bool   // of a host: data comes from its pacers
+	host       bool   // the node is a host: data comes from its pacers
 	noisy      bool   // loss or jitter
 	hasCredits bool
 	weighted   bool // drr is used

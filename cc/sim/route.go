@@ -24,9 +24,9 @@ func (w *portPath) all() []uint16 { return w.ports[:w.links] }
 // carried by its packets, so that forwarding needs no table.
 type routing struct {
 	n     *Net
-	links [][]hop // of each node
+	links [][]hop // links of each node
 	dist  map[int32][]uint16
-	found []hop // of open
+	found []hop // memory of open
 }
 
 func (r *routing) build(n *Net) {

@@ -11,21 +11,21 @@ type flowState struct {
 	net      *Net
 	pacer    *Pacer // nil when done
 	sel      *selective
-	deadline tick // of the retransmission timer, 0 = it does not run
+	deadline tick // deadline of the retransmission timer, 0 = it does not run
 	id       int32
 	total    uint32 // packets
-	next     uint32 // to be sent next, of those never sent or, go-back-N, after a return
+	next     uint32 // next packet to be sent, of those never sent or, go-back-N, after a return
 	una      uint32 // first that is not acknowledged
 	high     uint32 // first never sent
 	xmit     uint32 // transmissions so far
 	rto      int32  // slot
 	backoff  uint8
 	prio     uint8
-	sending  bool // is in pacer.sending
+	sending  bool // the flow is in pacer.sending
 
 	receiverState
 
-	rtoAt tick // what rto is set to, 0 = nothing
+	rtoAt tick // time that rto is set to, 0 = nothing
 	fwd   portPath
 }
 

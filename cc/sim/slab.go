@@ -5,7 +5,7 @@ package sim
 // slab gives out zeroed values one by one from large pieces of memory.
 type slab[T any] struct {
 	rest []T
-	size int // of the last piece
+	size int // size of the last piece
 }
 
 const slabLeast, slabMost = 16, 4096

@@ -8,7 +8,7 @@ package sim
 // there and is put in anew when its time comes, with the seq of the setting. A carrier
 // that comes too late is left behind, and its seq shows that it belongs to no slot.
 type slot struct {
-	at         tick // what it is set to
+	at         tick // time that the slot is set to
 	carrierAt  tick
 	seq        uint32
 	carrierSeq uint32

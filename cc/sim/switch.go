@@ -4,16 +4,16 @@ package sim
 
 // swtch is a switch's shared buffer. Its ports are in Net.ports.
 type swtch struct {
-	used     int64 // of shared
+	used     int64 // used bytes of shared
 	shared   int64 // buffer without the ports' headroom
 	headroom int64 // sum of what ingress queues hold beyond shared
 }
 
 // ingress is what a switch holds of one ingress port and queue, for PFC.
 type ingress struct {
-	bytes    int64 // in shared
+	bytes    int64 // bytes in shared
 	headUsed int64
-	headroom int64 // what the link may still bring after a pause
+	headroom int64 // bytes that the link may still bring after a pause
 	paused   bool
 }
 

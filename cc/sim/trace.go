@@ -26,7 +26,7 @@ func (n *Net) Trace(from, to int) (*Tracer, error) {
 
 // PortStats are the counters of one port since the start.
 type PortStats struct {
-	TxBytes, TxPackets uint64 // on the wire
+	TxBytes, TxPackets uint64 // total on the wire
 	Marks              uint64 // packets marked CE
 	Pauses             uint64 // pause frames sent to the other end
 	PausedFor          time.Duration

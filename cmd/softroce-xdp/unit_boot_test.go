@@ -45,7 +45,7 @@ exec ` + systemdPath + ` --system --unit=test.target
 // booted is a systemd that was started with bootScript.
 type booted struct {
 	t    *testing.T
-	init int // its process ID here
+	init int // process ID of its init in the test's namespace
 }
 
 // boot starts systemd with the unit, for a device with a group. What depends on udev, which does not run, is left out.

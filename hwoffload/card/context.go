@@ -41,16 +41,16 @@ type queuePair struct {
 	send   sendQueue
 	recv   recvQueue
 	sq, rq ring
-	srq    *sharedQueue // or nil
+	srq    *sharedQueue // shared receive queue, or nil
 	ah     ring         // table of address handles
 	page   uint32
 	pd     uint32
 	path   route
 	pkey   uint16
-	queued bool // in dataPath.ready
+	queued bool // the queue pair is in dataPath.ready
 	paced  turn
 	crypt  *seal.End   // nil: it is not encrypted
-	credit *creditFlow // of pre-credit; nil: it does not use it
+	credit *creditFlow // pre-credit of the queue pair; nil: it does not use it
 	shown  verbs.State
 }
 

@@ -43,7 +43,7 @@ type dataPath struct {
 
 	nodes map[netip.Addr]int // numbers by address; nil: to be read again
 
-	ready    []*queuePair // may have packets to send, next first
+	ready    []*queuePair // queue pairs that may have packets to send, next first
 	pacing   pacing
 	credits  *credits // nil: no pre-credit
 	overruns bool     // a completion queue has an overrun that was not handled
@@ -51,7 +51,7 @@ type dataPath struct {
 	creditEpoch uint32 // number of the next account, if credits was set before
 	creditsUsed bool
 
-	forwarding, spare []*distribution // have something to post; spare is memory for the next list
+	forwarding, spare []*distribution // distributions that have something to post; spare is memory for the next list
 
 	// Used in one call only.
 	out     qp.Outbound

@@ -15,7 +15,7 @@ import (
 type group struct {
 	num     uint32
 	list    mr.Group
-	regions int // that use it
+	regions int // number of regions that use the group
 }
 
 // distribution forwards what arrives in one region (S2.7). Package mr decides what is posted;
@@ -23,7 +23,7 @@ type group struct {
 type distribution struct {
 	*mr.Distribution
 	group  *group
-	queued bool    // in dataPath.forwarding
+	queued bool    // the distribution is in dataPath.forwarding
 	ended  []ended // work requests that have completed since the last step
 }
 

@@ -49,7 +49,7 @@ type dma struct {
 type dmaQueue struct {
 	transfers []transfer    // the first is being executed
 	running   bool          // a goroutine executes them
-	hold      chan struct{} // not nil: the queue waits until it is closed
+	hold      chan struct{} // gate of the queue, or nil: the queue waits until it is closed
 }
 
 type transfer struct {

@@ -9,13 +9,13 @@ import (
 // Link is one direction of a connection of a Virtual network that has a rate, and a queue in front
 // of it, first in, first out. The fields may change between two calls of Run.
 type Link struct {
-	RateBps uint64 // of Ethernet frames, bit/s; 0: without limit
+	RateBps uint64 // rate of Ethernet frames, bit/s; 0: without limit
 	Limit   int    // bytes that the queue holds; a frame that does not fit is lost
 
 	Queued  int // most bytes that the queue has held; the caller may set it to 0
 	Dropped int // frames that did not fit
 
-	empty qp.Time // when the queue is empty
+	empty qp.Time // time at which the queue is empty
 }
 
 // Limit has the frames that a port sends pass a link with a rate.

@@ -65,8 +65,8 @@ type region struct {
 	region *mr.Region
 	window *mr.Window
 	pd     uint32
-	qpn    uint32 // of a window: the queue pair it is bound to, 0 = none
-	group  *group // of a distribution region
+	qpn    uint32 // queue pair that a window is bound to, 0 = none
+	group  *group // group of a distribution region
 	tasks  *taskQueue
 }
 

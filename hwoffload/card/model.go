@@ -30,8 +30,8 @@ type Model struct {
 
 	data      *dataPath
 	tasks     *Tasks        // nil: block task has no effect
-	wake      chan struct{} // gets a value when there may be packets to send
-	interrupt chan struct{} // gets a value when the interrupt line becomes active
+	wake      chan struct{} // signal that there may be packets to send
+	interrupt chan struct{} // signal that the interrupt line became active
 }
 
 var _ hwoffload.Device = (*Model)(nil)

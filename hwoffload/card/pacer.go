@@ -25,8 +25,8 @@ const burstNs = 1_000_000
 
 // pacing is the pacer's part of the data path.
 type pacing struct {
-	dests   map[uint32]*pacedDest // by node number; made when a queue pair waits first
-	timed   []*pacedDest          // whose next packet leaves later
+	dests   map[uint32]*pacedDest // destinations by node number; made when a queue pair waits first
+	timed   []*pacedDest          // destinations whose next packet leaves later
 	due     qp.Time               // the first of their times, or 0
 	changed bool                  // registers of the destination table have changed: the times are to be found again
 }
@@ -35,16 +35,16 @@ type pacing struct {
 type pacedDest struct {
 	node    uint32
 	waiting []*queuePair
-	turn    *queuePair // is in dataPath.ready and may send the next packet, or nil
-	until   qp.Time    // when the next packet may leave, if timed
-	timed   bool       // in pacing.timed
+	turn    *queuePair // queue pair that is in dataPath.ready and may send the next packet, or nil
+	until   qp.Time    // send time of the next packet, if timed
+	timed   bool       // the destination is in pacing.timed
 }
 
 // turn is a queue pair's part of the pacer.
 type turn struct {
-	of    *pacedDest // may send the next packet there, or nil
-	waits bool       // in the queue of a destination
-	since qp.Time    // when it began to wait; 0: it has not waited
+	of    *pacedDest // destination that the queue pair may send the next packet to, or nil
+	waits bool       // the queue pair is in the queue of a destination
+	since qp.Time    // beginning of the wait; 0: it has not waited
 }
 
 // routeOf returns the way of a packet that has an address handle (UD), or has none (nil).

@@ -8,16 +8,16 @@ import "github.com/softroce/softroce-xdp/rocev2/verbs"
 // package qp sees: completions of the driver's work requests go on to the driver's queue, and
 // those of the card itself (distribution) do not.
 type sendQueue struct {
-	cq   *completionQueue // of the driver
-	sent []posted         // by number modulo its length, which is the most that are outstanding
+	cq   *completionQueue // completion queue of the driver
+	sent []posted         // outstanding requests by number modulo its length, which is the most that are outstanding
 	next uint64           // number of the next work request
 }
 
 // recvQueue is the completion queue of receives that package qp sees. Those of a task queue are the
 // card's own, until the queue pair returns to RESET.
 type recvQueue struct {
-	cq    *completionQueue // of the driver
-	tasks *taskQueue       // or nil
+	cq    *completionQueue // completion queue of the driver
+	tasks *taskQueue       // task queue, or nil
 }
 
 // Complete implements qp.CompletionQueue.
@@ -32,7 +32,7 @@ func (q *recvQueue) Complete(c verbs.Completion) {
 // posted is an outstanding work request.
 type posted struct {
 	id    uint64
-	ended func(id uint64, s verbs.Status) // of one of the card, else nil
+	ended func(id uint64, s verbs.Status) // callback of a request that the card itself has posted, else nil
 }
 
 // post posts a work request. ended is nil for one of the driver.

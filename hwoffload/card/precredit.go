@@ -32,15 +32,15 @@ type credits struct {
 	recv   *precredit.Receiver
 	sender precredit.SenderParams
 
-	peers map[uint32]*creditPeer // by node number, which is the precredit.SenderID; kept
-	all   []*creditPeer          // in the order in which they were connected
+	peers map[uint32]*creditPeer // peers by node number, which is the precredit.SenderID; kept
+	all   []*creditPeer          // peers in the order in which they were connected
 
 	posted  []postedWork
-	flows   []*creditPeer  // whose new flow the receiver has not seen
+	flows   []*creditPeer  // peers whose new flow the receiver has not seen
 	ready   []*creditPeer  // a flow of theirs may have pre-credit now
 	losses  []*creditPeer  // packets to them were sent again
-	returns []creditReturn // to be sent
-	timer   int64          // when a sender's deadline comes, 0 = never
+	returns []creditReturn // credit returns to be sent
+	timer   int64          // next deadline of a sender, 0 = never
 	look    bool           // capabilities of nodes may have changed
 	waits   bool           // queue pairs may wait in a first flight
 	closing bool           // enable was cleared, and the last messages have not left
@@ -55,16 +55,16 @@ type creditCounts struct{ used, returned, grants, returns, ignored uint64 }
 // creditPeer is a node with which there is or was pre-credit, in both directions.
 type creditPeer struct {
 	node    uint32
-	path    route // of the queue pair that was connected last
+	path    route // route of the queue pair that was connected last
 	pairs   []*queuePair
 	flight  qp.Flight
 	src     *precredit.Sender
 	enabled bool
 
-	// What shows that the node understands: its capability, or a grant from it.
+	// Signs that the node understands: its capability, or a grant from it.
 	advertised, implied bool
 
-	ready, loss bool   // in a list of credits
+	ready, loss bool   // the peer is in a list of credits
 	ahead       uint64 // bytes that have left ahead of the rate since the pacer was idle
 	epoch, void uint32 // bytes given up of this epoch, as last counted
 }

@@ -16,7 +16,7 @@ type creditView struct {
 	list              []precredit.Entry
 	free, outstanding uint32
 	first             uint32 // list_first
-	changes           uint32 // of the others
+	changes           uint32 // counter of changes of the other registers
 }
 
 // readCreditParams reads the parameters of block precredit. ok is false if a time is beyond 63

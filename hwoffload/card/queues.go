@@ -48,7 +48,7 @@ type completionQueue struct {
 	ring      ring // producer is the card's, consumer the driver's
 	armed     bool
 	solicited bool // armed for solicited completions and errors only
-	overrun   bool // or the queue was removed: completions are dropped
+	overrun   bool // completions are dropped: there was an overrun, or the queue was removed
 }
 
 // setCQ makes or removes a completion queue when valid of its register control changes. Queue pairs

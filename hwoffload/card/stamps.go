@@ -46,7 +46,7 @@ func (d *dataPath) readNodes() {
 
 // seen is what measure has found out of a packet.
 type seen struct {
-	node     int // its source, 0 = none that is known
+	node     int // source of the packet, 0 = none that is known
 	accepted bool
 	stamp    rocev2.Stamp
 	rtt      int64 // measured by its echo, ns; 0 = none

@@ -27,9 +27,9 @@ type Tasks struct {
 	wake  chan struct{}
 	ended sync.WaitGroup
 
-	// Under the model's lock.
+	// Queues in use; guarded by the model's lock.
 	queues  map[*taskQueue]struct{}
-	ring    taskRing // of the latest start
+	ring    taskRing // ring of the latest start
 	starts  int      // start and stop commands so far
 	running bool
 	closed  bool
@@ -41,8 +41,8 @@ type taskRing struct {
 	entries       uint32
 	pd            uint32
 
-	producer, consumer uint32 // of descriptors
-	answered, released uint32 // of answers
+	producer, consumer uint32 // counters of descriptors
+	answered, released uint32 // counters of answers
 }
 
 // StartTasks starts the cores of the card, with the kernels of task.Builtin, until Close: block task

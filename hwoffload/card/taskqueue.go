@@ -28,9 +28,9 @@ type taskQueue struct {
 	depth  int
 	ctx    context.Context
 	cancel context.CancelFunc
-	notify chan struct{} // gets a value when there is a completion, if the server has asked for that
+	notify chan struct{} // signal of a completion, if the server has asked for that
 
-	// Under the model's lock.
+	// Free offsets in the region; guarded by the model's lock, as the fields below.
 	room      spans.List // offsets in the region that are free
 	completed []verbs.Completion
 	armed     bool

@@ -25,9 +25,9 @@ type Faults struct {
 // Virtual is a network of models on virtual time. It is for one goroutine, which calls Run. Writes
 // to the registers of its models between two calls of Run take effect in the next.
 type Virtual struct {
-	Delay  qp.Time // from port to port, ns
+	Delay  qp.Time // delay from port to port, ns
 	Faults Faults
-	Drop   func(frame []byte) bool // or nil: a scripted loss
+	Drop   func(frame []byte) bool // scripted loss, or nil
 
 	Sent, Lost int // frames
 

@@ -16,7 +16,7 @@ type AH struct {
 	pd *PD
 	av verbs.AddressVector
 
-	users map[*QP]struct{} // under the device's lock
+	users map[*QP]struct{} // queue pairs that use the handle; guarded by the device's lock
 }
 
 // CreateAH implements verbs.PD.

@@ -53,7 +53,7 @@ type bulkEnd struct {
 	peer       *bulkEnd
 	out, in    *driver.MR
 	from, to   uint64 // DDR addresses of both regions
-	data       []byte // of out
+	data       []byte // memory of out
 	sent, done int
 }
 

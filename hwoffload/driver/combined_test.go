@@ -33,7 +33,7 @@ func TestAllTogether(t *testing.T) {
 type together struct {
 	*world
 	hub          *side
-	at           []*endpoint // of the others
+	at           []*endpoint // ends of the other hosts
 	origin, twin *endpoint   // twin is the hub's
 	group        *driver.Group
 	region       *driver.MR

@@ -27,7 +27,7 @@ type CQ struct {
 
 	lock      sync.Mutex // guards what follows
 	consumer  uint16
-	broken    error // why no entry can be read any more, or nil
+	broken    error // reason why no entry can be read any more, or nil
 	armed     bool
 	solicited bool // armed for solicited completions and errors only
 	fd        int

@@ -40,7 +40,7 @@ const defaultRingBytes = 16 << 20
 
 // Hop is the way to a peer.
 type Hop struct {
-	MAC  [6]byte // of the next hop
+	MAC  [6]byte // MAC of the next hop
 	Node int     // number of the peer in block nodes, whose port sends; 0: Port
 	Port int     // 0 to 3
 }
@@ -49,17 +49,17 @@ type Hop struct {
 type Device struct {
 	card   *hwoffload.Card
 	config Config
-	space  *hwoffload.Space // of memory
+	space  *hwoffload.Space // free space of memory
 	events chan verbs.Event
 	closed chan struct{}
 	serves bool           // a goroutine handles interrupts
-	ended  sync.WaitGroup // that goroutine
+	ended  sync.WaitGroup // group of that goroutine
 
 	lock    sync.Mutex // guards what follows, and uses of all objects; no other lock is taken under it
 	down    bool       // Close was called
 	failed  bool       // EventDeviceFatal was sent
 	objects map[object]struct{}
-	cqs     map[uint32]*CQ // by number
+	cqs     map[uint32]*CQ // completion queues by number
 	qps     map[uint32]*QP
 	srqs    map[uint32]*SRQ
 	nextVA  uint64

@@ -19,12 +19,12 @@ import (
 type star struct {
 	*world
 	card   *side
-	to     [4]*endpoint // of the card, each to one peer
-	at     [4]*endpoint // of the peers
+	to     [4]*endpoint // ends on the card, each to one peer
+	at     [4]*endpoint // ends on the peers
 	group  *driver.Group
 	region *driver.MR
 	origin *endpoint
-	twin   *endpoint // of the card, to the origin
+	twin   *endpoint // end on the card, to the origin
 }
 
 // Places: the origin's data and its reports are in the region of its peer, behind what is

@@ -14,7 +14,7 @@ import (
 type Destination struct {
 	QP   *QP    // RC, connected to the destination; its port and address are the destination's
 	VA   uint64 // address of the region there
-	RKey uint32 // its key
+	RKey uint32 // R_Key of the region there
 }
 
 // Group is a distribution group (S2.7): a WRITE that a peer makes to a region of the group (Spec)
@@ -29,10 +29,10 @@ type Group struct {
 
 // GroupStats are the counters of a group, in messages.
 type GroupStats struct {
-	Arrived              uint64 // in regions of the group
-	Refused              uint64 // of these, not forwarded: 256 had no report yet
+	Arrived              uint64 // messages that arrived in regions of the group
+	Refused              uint64 // arrived messages that were not forwarded: 256 had no report yet
 	Reports, ReportsLost uint64
-	Delivered, Failed    [mr.MaxDestinations]uint64 // by destination
+	Delivered, Failed    [mr.MaxDestinations]uint64 // messages by destination
 }
 
 // NewGroup makes a group of 1 to 4 destinations.

@@ -17,7 +17,7 @@ import (
 type notified struct {
 	w      *liveWorld
 	a, b   *node // b is watched
-	a2, b2 *node // on the same devices
+	a2, b2 *node // second pair of nodes on the same devices
 	fd     int   // eventfd of b
 }
 

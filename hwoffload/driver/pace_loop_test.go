@@ -23,7 +23,7 @@ type bottleneck struct {
 	a, b *endpoint
 	link *card.Link
 	next qp.Time // evaluation
-	eval func()  // or nil
+	eval func()  // evaluation of the rates, or nil
 	got  [32]verbs.Completion
 	sent int // messages that have not completed
 	done int // messages

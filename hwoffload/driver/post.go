@@ -13,7 +13,7 @@ type ring struct {
 	base               uint64
 	log2, entryLog2    uint32
 	producer, consumer uint16 // consumer: as it was read last
-	entry              []byte // for the next WQE
+	entry              []byte // buffer for the next WQE
 }
 
 func newRing(d *Device, log2Entries, log2Entry uint32) (r ring, err error) {

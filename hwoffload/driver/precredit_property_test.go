@@ -23,7 +23,7 @@ type given struct{ epoch, limit, sent, void uint32 }
 type observer struct {
 	w        *world
 	config   driver.PreCredit
-	accounts map[[2]byte]*given // by receiver and sender
+	accounts map[[2]byte]*given // accounts by receiver and sender
 	flying   []creditEvent      // data on pre-credit that was not lost, of the last creditDelay
 	most     uint32             // ever outstanding at one receiver
 	grants   int

@@ -16,9 +16,9 @@ type QP struct {
 	d          *Device
 	pd         *PD
 	num        uint64
-	init       verbs.QPInit // with the defaults
+	init       verbs.QPInit // initial attributes with the defaults
 	send, recv *CQ
-	srq        *SRQ   // or nil
+	srq        *SRQ   // shared receive queue, or nil
 	uses       []*int // counts of the objects that it uses
 
 	lock   sync.Mutex // guards what follows
@@ -26,7 +26,7 @@ type QP struct {
 	table  ring        // UD: the address handles of the card
 	used   []bool      // entries of table
 	check  qp.Config   // limits of work requests
-	attr   verbs.Attr  // as Modify has set it
+	attr   verbs.Attr  // attributes that Modify has set
 	ahs    map[*AH]int // entries of table
 	gone   bool
 }

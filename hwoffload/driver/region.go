@@ -39,7 +39,7 @@ type Spec struct {
 	// Invalidatable allows local invalidate and SEND with invalidate.
 	Invalidatable bool
 
-	tasks *tasksOf // of a task queue, or nil
+	tasks *tasksOf // tasks of a task queue, or nil
 }
 
 // Page sizes of a region in one piece.

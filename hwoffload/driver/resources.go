@@ -20,7 +20,7 @@ type resources struct {
 	cqs, qps spans
 	groups   spans
 	pds      uint32
-	lastKey  map[uint64]uint32 // by element
+	lastKey  map[uint64]uint32 // latest key by element
 }
 
 // firstQP is the first queue pair number: 0 and 1 are QP0 and QP1.

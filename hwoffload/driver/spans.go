@@ -10,7 +10,7 @@ import (
 
 // spans hands out ranges of numbers: DDR addresses, or elements of a table.
 type spans struct {
-	what string // for errors
+	what string // name for errors
 	list spanlist.List
 }
 

@@ -30,8 +30,8 @@ type Node struct {
 type Table struct {
 	card    *hwoffload.Card
 	self    uint32
-	nodes   map[int]Node                                   // by element
-	behind  [regs.PortsCount][regs.CallsActiveCount]uint32 // of each port: the elements of its nodes but this one, as in register active
+	nodes   map[int]Node                                   // nodes by element
+	behind  [regs.PortsCount][regs.CallsActiveCount]uint32 // elements of the nodes behind each port but this one, as in register active
 	element map[bpf.DestKey]int
 }
 

@@ -23,7 +23,7 @@ type world struct {
 	t     testing.TB
 	net   *card.Virtual
 	side  []*side
-	clock func() uint64 // of all cards; that of the network at first
+	clock func() uint64 // clock of all cards; at first the network's
 }
 
 // side is one card with its driver.
@@ -33,7 +33,7 @@ type side struct {
 	card *hwoffload.Card
 	d    *driver.Device
 	addr [2]netip.Addr // IPv4, IPv6
-	port int           // of the other side that leads here
+	port int           // port of the other side that leads here
 	mac  [6]byte
 }
 

@@ -64,7 +64,7 @@ type Card struct {
 	stderr  bytes.Buffer
 	dir     string
 	ended   chan error
-	once    sync.Once // of end
+	once    sync.Once // guard of end
 }
 
 // Sources returns the sources of the simulator: the modules, and its C++.

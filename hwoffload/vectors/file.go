@@ -20,7 +20,7 @@ const FormatVersion = 1
 // File is a vector with the registers that each of its events leaves.
 type File struct {
 	Vector
-	Want []bpf.DestRegs // after each event
+	Want []bpf.DestRegs // expected registers after each event
 }
 
 const fileHead = `# A stream of events for one entry of the destination table (struct dest_regs of

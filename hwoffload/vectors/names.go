@@ -19,7 +19,7 @@ type register struct {
 	offset uint64 // bytes
 	bits   uint
 	signed bool
-	parts  bool // it has several fields, so its value is written in hexadecimal
+	parts  bool // the register has several fields, so its value is written in hexadecimal
 }
 
 // registersOf returns the registers of a block's element in the order of their addresses. An

@@ -39,7 +39,7 @@ type Event struct {
 type Vector struct {
 	Name   string
 	Params fourcase.Params
-	Token  uint64 // what stamps of the peer must carry; 0 = every stamp is refused
+	Token  uint64 // token required in stamps of the peer; 0 = every stamp is refused
 	Events []Event
 	Start  *bpf.DestRegs // the entry before the first event; nil = that of a new destination
 }

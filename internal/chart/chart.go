@@ -24,7 +24,7 @@ import (
 
 // Point is one value of a series.
 type Point struct {
-	At    time.Duration // since the start of the experiment
+	At    time.Duration // time since the start of the experiment
 	Value float64
 }
 
@@ -32,7 +32,7 @@ type Point struct {
 // The area behind the line reaches from their least to their greatest value. Several
 // points may have one time, such as the rates of several flows.
 type Series struct {
-	Name   string // for the legend; a name has one style in all panels
+	Name   string // name for the legend; a name has one style in all panels
 	Points []Point
 	Style  int
 	Bold   bool
@@ -47,7 +47,7 @@ type Level struct {
 // Panel is one diagram.
 type Panel struct {
 	Title string
-	Unit  string // of the values; panels of one unit share the axis
+	Unit  string // unit of the values; panels of one unit share the axis
 	Lines []Series
 	// LogFrom is where a logarithmic axis begins; smaller values are drawn there. 0 is
 	// a linear axis from 0.
@@ -64,9 +64,9 @@ type Mark struct {
 // Figure is a picture of panels, row by row, that share the time axis.
 type Figure struct {
 	Title   string
-	Note    string // below the title: how to read it
+	Note    string // text below the title: how to read it
 	Panels  []Panel
-	Columns int  // of panels, 0 = 1
+	Columns int  // columns of panels, 0 = 1
 	Small   bool // panels of little height, for many
 	Marks   []Mark
 }
@@ -112,8 +112,8 @@ func (f *Figure) WriteSVG(w io.Writer) error {
 // axes are what the panels share: the time, and the values of each unit.
 type axes struct {
 	name     string
-	unit     float64 // of the time, in seconds
-	from, to float64 // in this unit
+	unit     float64 // unit of the time, in seconds
+	from, to float64 // limits of the time axis, in this unit
 	top      map[string]float64
 }
 

@@ -19,7 +19,7 @@ import (
 // Heat is a table whose cells are darker the worse they are. Each has its text.
 type Heat struct {
 	Title   string
-	Notes   []string // below the title: how to read it
+	Notes   []string // lines below the title: how to read it
 	Columns []string
 	Rows    []HeatRow
 }

@@ -106,7 +106,7 @@ type page struct {
 	legend      legend
 	columns     int
 	plots       []*plot.Plot
-	height      vg.Length // of a row of plots
+	height      vg.Length // height of a row of plots
 }
 
 // rows are the plots row by row; nil is an empty place.

@@ -16,10 +16,10 @@ import (
 // panels row by row with one axis for all values, a line for each series.
 type Steps struct {
 	Title   string
-	Unit    string   // of the values
-	Names   []string // of the steps, on the horizontal axis
-	Of      string   // what the steps are
-	Columns int      // of panels, 0 = 1
+	Unit    string   // unit of the values
+	Names   []string // names of the steps, on the horizontal axis
+	Of      string   // kind of the steps
+	Columns int      // columns of panels, 0 = 1
 	Log     bool     // the values' axis is logarithmic
 	Panels  []StepPanel
 }

@@ -13,8 +13,8 @@ import (
 
 type kind struct {
 	what, example string
-	units         map[string]float64 // by lower case; "" where a plain number will do
-	suffixes      []string           // that mean nothing
+	units         map[string]float64 // factors by lower case; "" where a plain number will do
+	suffixes      []string           // suffixes that mean nothing
 	min, max      float64
 }
 

@@ -12,7 +12,7 @@ func (s Span) end() uint64 { return s.From + s.N }
 
 // List has the ranges that are free. The zero value has none. Its methods are for one goroutine.
 type List struct {
-	free []Span // in order; no two are adjacent
+	free []Span // free parts in order; no two are adjacent
 }
 
 // New returns a list in which n numbers from from on are free.

@@ -9,8 +9,8 @@ import "math/rand/v2"
 // with it, and the data path of the card's model uses it.
 type Bucket struct {
 	RateBps  uint64 // 0: unpaced
-	BurstNs  uint64 // what a destination that was idle may send at once
-	NextTxNs uint64 // when the bucket is empty
+	BurstNs  uint64 // data that a destination may send at once after it was idle, as time at its rate
+	NextTxNs uint64 // time at which the bucket is empty
 }
 
 // maxWait is PACE_MAX_WAIT_NS: a packet behind a longer backlog adds nothing to it.

@@ -9,10 +9,10 @@ package tokenbucket
 // Vector is a sequence of packets to a destination that was idle before.
 type Vector struct {
 	Name    string
-	FrameNs int64 // what one frame takes at the rate; 0: there is no rate
+	FrameNs int64 // time of one frame at the rate; 0: there is no rate
 	BurstNs int64
 	Packets []Packet
-	EmptyNs int64 // when the bucket is empty at the end; of no meaning without a rate
+	EmptyNs int64 // time at which the bucket is empty at the end; of no meaning without a rate
 }
 
 // Packet is handed over at one time and leaves at another, in ns since the start.

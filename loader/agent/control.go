@@ -15,7 +15,7 @@ type control struct {
 	origin rocev2.Hello // node, capabilities and link rate; Nonce and Token differ per packet
 	secret bpf.Secret
 	send   func(src, peer netip.Addr, build packetBuilder) error // the zero src: that of the route
-	mtu    func(peer netip.Addr) int                             // of the path to the peer, bytes of IP, 0 = unknown
+	mtu    func(peer netip.Addr) int                             // MTU of the path to the peer, bytes of IP, 0 = unknown
 
 	log *slog.Logger
 }

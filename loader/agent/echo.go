@@ -27,7 +27,7 @@ type echoes struct {
 	all    map[bpf.DestKey]*echo
 	queue  []bpf.DestKey
 	budget uint64 // ns; one ECHO costs a second over echoRate
-	filled uint64 // when the budget was last filled, monotonic ns
+	filled uint64 // last time that the budget was filled, monotonic ns
 }
 
 // echo is one destination's state.

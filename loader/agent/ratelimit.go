@@ -71,8 +71,8 @@ func (noArrivals) forget(bpf.DestKey)                {}
 type advertised struct {
 	bps      uint64           // 0: none was sent yet
 	at       uint64           // time of the last RATE_LIMIT, monotonic ns
-	round    uint64           // of the last division that the sender was part of
-	enforced bpf.ArrivalLimit // as ingress has it
+	round    uint64           // number of the last division that the sender was part of
+	enforced bpf.ArrivalLimit // limit that ingress has
 }
 
 // newDivider returns the priorities of the node file.

@@ -22,7 +22,7 @@ type receiver struct {
 	regs   map[bpf.DestKey]*bpf.DestRegs
 	sent   []sentLimit
 	police map[bpf.DestKey]bpf.ArrivalLimit
-	writes int // of police
+	writes int // number of writes of police
 }
 
 type sentLimit struct {

@@ -45,7 +45,7 @@ type watch struct {
 	qdisc     pacer.Condition
 	qdiscNext uint64 // time of the next reading of the qdiscs
 
-	refused   error // of the last control packet, nil = it was sent
+	refused   error // error of the last control packet, nil = it was sent
 	refusedAt uint64
 
 	counters   map[string]uint64 // the last sample
@@ -59,7 +59,7 @@ type watch struct {
 type repairs struct {
 	done   []uint64 // times of those in the last hour
 	after  uint64   // no attempt before this
-	failed error    // of the last attempt
+	failed error    // error of the last attempt
 }
 
 // due reports whether one may be made now.

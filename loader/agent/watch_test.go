@@ -123,7 +123,7 @@ func TestWatchRepairs(t *testing.T) {
 					name   string
 					kind   inspect.Kind
 					damage func()
-					hidden bool // from a command: without pins or state it finds no attachment
+					hidden bool // the attachment is hidden from a command: without pins or state it finds none
 				}{
 					{"root qdisc", inspect.Qdisc, func() { w.must(netlink.QdiscDel(w.root("htb", major))) }, false},
 					{"class", inspect.Classes, func() {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,13 +49,14 @@ func configure(l *net.UnixListener) error {
 	var failed error
 	err = raw.Control(func(fd uintptr) {
 		failed = unix.Listen(int(fd), backlog) // again, since package net takes net.core.somaxconn
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 	})
+	passRights(l, false)
 	return errors.Join(err, failed)
 }
 
-// passRights sets whether a process may pass descriptors. Before Linux 6.16 it always may.
-func passRights(conn *net.UnixConn, on bool) {
+// passRights sets whether a process may pass descriptors to a connection, or to those that a listener will have. Before
+// Linux 6.16 it always may.
+func passRights(conn syscall.Conn, on bool) {
 	v := 0
 	if on {
 		v = 1

@@ -22,7 +22,7 @@ type connections struct {
 	mu        sync.Mutex
 	session   cm.Session    // nil before the first TCMOpen
 	forwarded chan struct{} // closed when forward has ended
-	open      bool          // between TCMOpen and TCMClose
+	open      bool          // TCMOpen has come, and TCMClose has not
 	ids       map[cm.ID]*connection
 	listeners map[mad.ServiceID]struct{}
 }

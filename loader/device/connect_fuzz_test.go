@@ -26,8 +26,8 @@ type connector struct {
 	ok   *[1024]atomic.Int64 // requests that were executed, by type
 
 	mu     sync.Mutex
-	events []cm.Event // not answered
-	ids    []uint32   // that were seen, the latest ones
+	events []cm.Event // events without an answer
+	ids    []uint32   // latest IDs in events
 	qps    []proto.CreateQPReply
 }
 

@@ -25,7 +25,7 @@ type datagrams struct {
 	cq       verbs.CQ
 	mr       verbs.MR
 	received []byte // slots of receives
-	sent     []byte // what each send has
+	sent     []byte // content of each send
 	qps      []verbs.QP
 	ah       verbs.AH
 }

@@ -50,13 +50,13 @@ const (
 
 // costs are what a process has cost the engine's thread, which is the only one that uses them.
 type costs struct {
-	looks   int // that no bucket has counted yet; negative: paid ahead
+	looks   int // ring checks that no bucket has counted yet; negative: paid ahead
 	bucket  limits.Bucket
 	user    *userCosts
 	until   time.Duration // nobody looks at the process before; 0: it is not delayed
 	renewed bool          // the next event of its eventfd is not a signal
 	signals limits.Bucket
-	owed    time.Duration // when the signal that is owed is sent; 0: none
+	owed    time.Duration // time at which the deferred signal is sent; 0: none
 }
 
 // userCosts are those of all processes of a user together.

@@ -138,7 +138,7 @@ func TestFloods(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		does  func(c *flooder)
-		looks float64 // of an iteration that looks at the process, at least
+		looks float64 // smallest number of ring checks of an iteration that checks the rings of the process
 	}{
 		{"rings without entries", func(c *flooder) { c.doorbell.Set(0); c.doorbell.Set(1) }, 3},
 		{"groups without rings", (*flooder).groups, 64},

@@ -33,11 +33,11 @@ type feeder struct {
 	next       int        // the client that is first in the next iteration
 	flushed    int        // work requests that bad entries have flushed in this iteration
 	events     [64]unix.EpollEvent
-	now        func() time.Duration // since a fixed point
+	now        func() time.Duration // time since a fixed point
 
 	// fairness.go
 	users   map[uint32]*userCosts
-	byFD    map[int32]*session // by the descriptor of its eventfd
+	byFD    map[int32]*session // sessions by the descriptor of their eventfd
 	skipped int                // iterations since delays were looked at
 	delayed int                // processes that nobody looks at, and signals that are owed
 }

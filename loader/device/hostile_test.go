@@ -4,6 +4,7 @@ package device_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -250,30 +251,57 @@ func TestWrongArenas(t *testing.T) {
 }
 
 // A process cannot pass descriptors before the server has answered its hello, so that a connection which
-// is refused can be closed at once (Linux 6.16).
+// is refused can be closed at once. Before Linux 6.16 it can, and the server closes them.
 func TestNoDescriptorsBeforeHello(t *testing.T) {
-	_, dir := serve(t, device.Config{})
+	s, dir := serve(t, device.Config{})
+	hello := proto.Append(nil, proto.Header{Type: proto.THello}, helloBody)
+	arena := func(r *raw) {
+		t.Helper()
+		if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: 4096}, new(proto.Handle), memfd(t, 4096, sealed)); err != nil {
+			t.Errorf("a descriptor after the hello: %v", err)
+		}
+	}
+	if r := dial(t, dir); kernelFrom(t, 6, 16) {
+		if err := proto.Write(r.conn, hello, memfd(t, 4096, sealed)); !errors.Is(err, unix.EPERM) {
+			t.Errorf("a descriptor with the hello: %v, want EPERM", err)
+		}
+		arena(r.hello())
+	}
+	s.PassRights(true) // as before
 	r := dial(t, dir)
-	if err := r.supportsPassRights(); err != nil {
-		t.Skipf("SO_PASSRIGHTS: %v", err)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	fd := memfd(t, 4096, sealed)
-	if err := write(r.conn, proto.THello, 0, helloBody, fd); !errors.Is(err, unix.EPERM) {
-		t.Errorf("a descriptor with the hello: %v, want EPERM", err)
+	defer read.Close()
+	r.send(hello, int(write.Fd()))
+	if err := write.Close(); err != nil {
+		t.Fatal(err)
 	}
-	r.hello()
-	if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: 4096}, new(proto.Handle), fd); err != nil {
-		t.Errorf("a descriptor after the hello: %v", err)
+	fds, err := r.answer(proto.THello, new(proto.HelloReply))
+	if err != nil {
+		t.Fatal(err)
 	}
+	proto.CloseFDs(fds)
+	_ = read.SetReadDeadline(time.Now().Add(testkit.Patience))
+	if _, err := read.Read(make([]byte, 1)); err != io.EOF { // the server has the only other copy
+		t.Errorf("the descriptor of the hello is not closed: %v", err)
+	}
+	arena(r)
 }
 
-func (r *raw) supportsPassRights() (err error) {
-	raw, err := r.conn.SyscallConn()
-	if err != nil {
-		return err
+// kernelFrom reports whether the kernel has a version or a later one.
+func kernelFrom(t *testing.T, major, minor int) bool {
+	t.Helper()
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		t.Fatal(err)
 	}
-	e := raw.Control(func(fd uintptr) { _, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS) })
-	return errors.Join(e, err)
+	var has [2]int
+	if n, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &has[0], &has[1]); n != 2 {
+		t.Fatal(err)
+	}
+	return has[0] > major || has[0] == major && has[1] >= minor
 }
 
 // The server reads the messages of a process at a limited rate, other processes are not concerned, and the

@@ -8,7 +8,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -18,7 +18,7 @@ import (
 func TestLossWithoutStamps(t *testing.T) {
 	require.Root(t)
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), StaticNeighbours: true})
-	sw, err := impair.NewLoss(top)
+	sw, err := faults.NewLoss(top)
 	if err != nil {
 		t.Fatal(err)
 	}

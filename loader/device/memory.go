@@ -12,7 +12,7 @@ import (
 // fail.
 type shared struct {
 	b  []byte
-	fd int // for the process; -1 after close
+	fd int // descriptor for the process; -1 after close
 }
 
 // newShared makes shared memory. readOnly: the process can map it for reading only.

@@ -26,7 +26,7 @@ type counted struct {
 
 	mu      sync.Mutex
 	seen    []proto.Type
-	holding proto.Type // see hold
+	holding proto.Type // type whose messages are held back; see hold
 	held    uint32     // number of that batch
 	release chan struct{}
 }

@@ -24,7 +24,7 @@ type (
 	address struct{ verbs.AH }
 	window  struct{ verbs.MW }
 	region  struct {
-		r     verbs.MR     // or a *nic.Distribution
+		r     verbs.MR     // memory region, or a *nic.Distribution
 		arena *arenaMemory // nil: memory of the process
 		cost  []limits.Use
 	}

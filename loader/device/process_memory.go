@@ -19,8 +19,8 @@ type processMemory struct {
 	guard   clientmem.Guard
 	revoked bool
 	ending  bool   // endFileSystems is at work
-	reading bool   // its mappings are being read, which may wait for the process
-	failed  string // why the process or its file systems could not be ended, as the log has it
+	reading bool   // mappings of the process are being read, which may wait for it
+	failed  string // reason why the process or its file systems could not be ended, as the log has it
 }
 
 // openProcess opens the memory of a process by the three descriptors that it has passed.

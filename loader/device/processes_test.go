@@ -59,8 +59,8 @@ func TestTwoProcesses(t *testing.T) {
 // Its peer gets an error, all that it had is free again, and other processes are not disturbed.
 func TestKilledProcess(t *testing.T) {
 	for name, c := range map[string]struct {
-		how    string // what both do
-		second string // what the one that is not killed does, if it is something else
+		how    string // operation of both
+		second string // operation of the one that is not killed, if it is another one
 	}{
 		"write": {"forever write", ""}, "read": {"forever read", ""}, "send": {"forever send", ""},
 		"target of a write": {"register", "forever write"}, "target of a read": {"register", "forever read"},

@@ -18,12 +18,12 @@ type queue struct {
 	in      *ring.Consumer
 	entry   []byte // copy of the entry that is decoded
 	qp      *queuePair
-	srq     *sharedQueue // of a shared receive queue; qp is nil then
+	srq     *sharedQueue // owner of a shared receive queue; qp is nil then
 	recv    bool
-	number  uint32 // by which the doorbell names it
+	number  uint32 // number in the doorbell
 	ended   bool   // nothing is taken: it was destroyed, or its ring is damaged
-	watched bool   // in session.watched
-	used    bool   // it had entries since the last review
+	watched bool   // the queue is in session.watched
+	used    bool   // the queue had entries since the last review
 }
 
 func newQueue(c *session, r ring.Ring, s ring.Shape) *queue {
@@ -82,7 +82,7 @@ type queuePair struct {
 	qp      *nic.QP
 	memory  *ringMemory
 	halves  []*queue // send, and receive unless it has a shared receive queue
-	numbers []uint32 // by which the doorbell names them
+	numbers []uint32 // numbers in the doorbell
 	ended   bool
 	cost    []limits.Use
 }
@@ -137,7 +137,7 @@ type completionQueue struct {
 	out    *ring.Producer
 	depth  int
 	entry  [wqe.CqeBytes]byte
-	owners []uint64 // of entries that were not published: the words that show them
+	owners []uint64 // words that show entries which were not published
 	ended  bool
 	cost   []limits.Use
 }

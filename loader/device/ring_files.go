@@ -29,8 +29,8 @@ type ringFiles struct {
 // ringFile is a file with rings.
 type ringFile struct {
 	*shared
-	free  spans.List // in bytes
-	used  uint64     // from here on nothing was ever taken: zeros
+	free  spans.List // free parts, bytes
+	used  uint64     // end of the part that was ever in use: zeros from here on
 	rings int
 	cost  []limits.Use
 }
@@ -38,7 +38,7 @@ type ringFile struct {
 // ringMemory is the memory of the rings of one queue. Its size is a multiple of a page.
 type ringMemory struct {
 	b      []byte
-	offset uint32 // in the file, bytes
+	offset uint32 // offset in the file, bytes
 	files  *ringFiles
 	file   *ringFile
 }

@@ -22,7 +22,7 @@ import (
 // Config configures a server.
 type Config struct {
 	Socket string      // path, see proto.SocketPath
-	Mode   fs.FileMode // of the socket; who may write to it may use the device. 0: 0600
+	Mode   fs.FileMode // mode of the socket; a user who may write to it may use the device. 0: 0600
 	Group  *int        // group of the socket; nil: that of this process
 
 	Limits  *limits.Limits // nil: limits.Defaults. An All without any share: what the kernel allows, less a reserve

@@ -28,7 +28,7 @@ type session struct {
 	account  *limits.Process
 	counts   *nic.Counts   // nil before the hello
 	slow     chan struct{} // calls that wait for a neighbour
-	greeted  atomic.Bool   // it has opened the device
+	greeted  atomic.Bool   // the process has opened the device
 	calls    sync.WaitGroup
 	events   chan []byte
 	writing  sync.Mutex // held while a message is written
@@ -58,11 +58,11 @@ type session struct {
 	// The engine's thread.
 	costs       costs
 	slowSignals int                      // signals in a row that took long
-	queues      []*queue                 // by the number that the doorbell has for them
+	queues      []*queue                 // queues by the number that the doorbell has for them
 	pending     [ring.Queues / 64]uint64 // bits of those in receives and sends
-	receives    []*queue                 // with entries that were not taken
-	sends       []*queue                 // also
-	watched     []*queue                 // whose process rings no doorbell (watch.go)
+	receives    []*queue                 // receive queues with entries that were not taken
+	sends       []*queue                 // send queues with entries that were not taken
+	watched     []*queue                 // queues whose process rings no doorbell (watch.go)
 	reviewed    uint32                   // iterations since the last review
 	send        verbs.SendWR
 	recv        verbs.RecvWR

@@ -22,7 +22,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/client"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -43,7 +43,7 @@ func slowChild(dir string, in *bufio.Scanner) error {
 	if os.Getenv(heldEnv) == heldByOther {
 		mounter++
 	}
-	stall, dev, err := impair.MapStalled(mounter, slowPage)
+	stall, dev, err := faults.MapStalled(mounter, slowPage)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func slowChild(dir string, in *bufio.Scanner) error {
 
 // fuseChild has a file system of the same user, and does not use the device.
 func fuseChild(_ string, in *bufio.Scanner) error {
-	if _, _, err := impair.MapStalled(slowUser, slowPage); err != nil {
+	if _, _, err := faults.MapStalled(slowUser, slowPage); err != nil {
 		return err
 	}
 	fmt.Println("mapped")

@@ -17,7 +17,7 @@ import (
 // Status is what the server serves now.
 type Status struct {
 	Processes []Process         `json:"processes"`
-	Counters  map[string]uint64 `json:"counters"` // of the device, those that are not zero
+	Counters  map[string]uint64 `json:"counters"` // counters of the device that are not zero
 
 	All []verbs.Counter `json:"-"` // the counters, with those at zero
 }
@@ -30,7 +30,7 @@ type Process struct {
 	CQs          uint64 `json:"completion_queues"`
 	CQEntries    uint64 `json:"cq_entries"`
 	SRQs         uint64 `json:"shared_receive_queues"`
-	WRs          uint64 `json:"work_requests"` // for which queues have room
+	WRs          uint64 `json:"work_requests"` // work requests for which queues have room
 	MRs          uint64 `json:"regions"`
 	MWs          uint64 `json:"windows"`
 	AHs          uint64 `json:"address_handles"`
@@ -39,8 +39,8 @@ type Process struct {
 	Connections  uint64 `json:"connections"`
 	Listeners    uint64 `json:"listeners"`
 	Mappings     uint64 `json:"mappings"`         // memory mappings in the server
-	Descriptors  uint64 `json:"descriptors"`      // in the server, as it is charged
-	CallsDelayed uint64 `json:"calls_delayed_ms"` // how long calls have waited for the rate of control messages
+	Descriptors  uint64 `json:"descriptors"`      // descriptors in the server, as it is charged
+	CallsDelayed uint64 `json:"calls_delayed_ms"` // time that calls have waited for the rate of control messages
 }
 
 // of returns where a Process has what is in use of a kind, nil for a kind that it does not have.

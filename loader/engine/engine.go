@@ -25,7 +25,7 @@ func init() { rdma.Register("softroce", rdma.DriverFunc(open)) }
 
 // Config is the configuration of the driver "softroce" of package rdma.
 type Config struct {
-	Loader loader.Options // where the attachment is found
+	Loader loader.Options // options by which the attachment is found
 	NIC    Options        // Interface is the name of the device
 	Rails  []string       // further attached interfaces, for queue pairs in out-of-order mode
 }

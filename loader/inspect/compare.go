@@ -43,13 +43,13 @@ func RepairedKinds() []Kind { return []Kind{Ingress, Egress, Qdisc, Classes, Pin
 // Finding is a difference.
 type Finding struct {
 	Kind Kind   `json:"kind"`
-	Text string `json:"text"` // what is wrong, and what to do
+	Text string `json:"text"` // description of the fault, and the remedy
 
 	// Repairable: something is missing that the agent creates again, and nobody else has put
 	// anything in its place.
 	Repairable bool `json:"repairable,omitempty"`
 
-	Note string `json:"note,omitempty"` // of the agent: why it does not repair that
+	Note string `json:"note,omitempty"` // reason why the agent does not repair that
 }
 
 // Facts are what was read.
@@ -59,14 +59,14 @@ type Facts struct {
 	XDP, TC   loader.Hook
 	Qdisc     pacer.Condition
 	LostPins  []string
-	State     error // why the state file cannot be used, nil = it can
+	State     error // reason why the state file cannot be used, nil = it can
 
 	Queues  int // receive queues of the interface, 0 = the driver does not report them
-	Sockets int // of the engine, 0 = there is no engine
+	Sockets int // sockets of the engine, 0 = there is no engine
 
 	Silent []Silent
 
-	Errors []error // of the reading
+	Errors []error // errors of the reading
 }
 
 // Silent is a destination that was sent data for a while, and has never had feedback.

@@ -26,7 +26,7 @@ type File struct {
 
 // Node is one machine.
 type Node struct {
-	Number    uint32       `yaml:"number"` // from 1, unique
+	Number    uint32       `yaml:"number"` // number from 1, unique
 	Addresses []netip.Addr `yaml:"addresses"`
 	Location  string       `yaml:"location"`
 
@@ -35,9 +35,9 @@ type Node struct {
 	Min   Rate  `yaml:"min"`   // bits per second that are reserved for the node
 	Max   Rate  `yaml:"max"`   // upper bound, bits per second; 0 = none
 
-	// What a level is judged by where none is given (priority.Judge). Parse sets Level by it.
-	Users      uint64 `yaml:"users"`      // of the node
-	Importance uint8  `yaml:"importance"` // of its data and applications, up to priority.MostImportant
+	// Criteria for the level where none is given (priority.Judge). Parse sets Level by them.
+	Users      uint64 `yaml:"users"`      // number of users of the node
+	Importance uint8  `yaml:"importance"` // importance of its data and applications, up to priority.MostImportant
 }
 
 // Read reads and checks the file at path.

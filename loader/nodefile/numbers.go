@@ -7,8 +7,8 @@ import "net/netip"
 // Numbers assigns node numbers to addresses: those of the file, and for other addresses
 // the numbers behind them, in order of first contact.
 type Numbers struct {
-	listed map[netip.Addr]uint32 // by unmapped address
-	next   uint32                // for an address that the file does not list
+	listed map[netip.Addr]uint32 // numbers of the file by unmapped address
+	next   uint32                // number of the next address that the file does not list
 }
 
 // Numbers returns the numbers of a file before any contact.

@@ -28,8 +28,8 @@ import (
 type htb struct {
 	link  netlink.Link
 	ready bool              // HTB is the root qdisc
-	keep  bool              // it stays without classes
-	rates map[uint32]uint64 // of the classes, bit/s
+	keep  bool              // the qdisc stays without classes
+	rates map[uint32]uint64 // rates of the classes, bit/s
 	next  uint16
 	free  []uint16
 }

@@ -15,8 +15,8 @@ type Server struct {
 	Address   string `json:"address"` // "host:port", where nodes join
 	SlabBytes uint64 `json:"slab_bytes"`
 	Slabs     int    `json:"slabs"`
-	Free      int    `json:"free_slabs"` // when the entry was written
-	Nodes     []Node `json:"nodes"`      // in the order in which they have joined
+	Free      int    `json:"free_slabs"` // free slabs when the entry was written
+	Nodes     []Node `json:"nodes"`      // nodes in the order in which they have joined
 }
 
 // Node is a node that leases memory of a server.

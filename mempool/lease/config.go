@@ -29,18 +29,18 @@ type Usage struct {
 
 // Config are the properties of a Table. A zero duration or number of nodes is the default.
 type Config struct {
-	Slabs     int    // of the pool, up to MaxSlabs
+	Slabs     int    // slabs of the pool, up to MaxSlabs
 	SlabBytes uint64 // length of each
 
 	MinPeriod time.Duration // shortest period of a node; DefaultMinPeriod
 	MaxPeriod time.Duration // longest period of a node; DefaultMaxPeriod
-	Hold      time.Duration // how long slabs are kept for a node whose connection has ended; DefaultHold
-	Grace     time.Duration // how long a node has to return slabs; DefaultGrace
-	Answer    time.Duration // how long a node has to report; DefaultAnswer
+	Hold      time.Duration // time that slabs are kept for a node whose connection has ended; DefaultHold
+	Grace     time.Duration // time that a node has to return slabs; DefaultGrace
+	Answer    time.Duration // time that a node has to report; DefaultAnswer
 	MaxNodes  int           // DefaultMaxNodes
 
-	Planner Planner       // divides the pool; nil for NewPlanner()
-	Token   func() uint64 // returns numbers that nobody can guess
+	Planner Planner       // planner that divides the pool; nil for NewPlanner()
+	Token   func() uint64 // source of numbers that nobody can guess
 }
 
 // The defaults of Config.
@@ -127,5 +127,5 @@ type Action struct {
 // Grant is a slab of a lease.
 type Grant struct {
 	Slab   Slab
-	Return time.Duration // when the slab must be returned, from now; 0: it is leased for the period
+	Return time.Duration // time until the slab must be returned; 0: it is leased for the period
 }

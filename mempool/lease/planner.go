@@ -7,7 +7,7 @@ import "github.com/softroce/softroce-xdp/cc/priority"
 // Need is a node among which a Planner divides a pool.
 type Need struct {
 	Node  NodeID
-	Usage // of its last period
+	Usage // usage of the last period
 }
 
 // Planner predicts what nodes need and divides the pool (S4.2). Calls do not overlap.
@@ -36,9 +36,9 @@ type Resumer interface {
 // Prediction is what a Planner expects of a node.
 type Prediction struct {
 	By        string `json:"by"`         // the predictor that counts
-	Need      uint64 `json:"need_bytes"` // of the next period
-	Periods   uint64 `json:"periods"`    // that were predicted
-	ByNetwork uint64 `json:"by_network"` // of these, by a neural network
+	Need      uint64 `json:"need_bytes"` // predicted need of the next period
+	Periods   uint64 `json:"periods"`    // number of predicted periods
+	ByNetwork uint64 `json:"by_network"` // predictions by a neural network
 }
 
 // NewPlanner returns a simple Planner. It predicts the next value from the last one: a need grows at once,

@@ -25,7 +25,7 @@ const (
 type slab struct {
 	state  slabState
 	owner  *node         // leased, returning
-	opened bool          // it has a key; false after a restart, until the owner comes back
+	opened bool          // the slab has a key; false after a restart, until the owner comes back
 	until  time.Duration // returning: the deadline
 }
 

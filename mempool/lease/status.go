@@ -20,14 +20,14 @@ type NodeStatus struct {
 	ID        NodeID        `json:"id"`
 	Name      string        `json:"name"`
 	Connected bool          `json:"connected"`
-	Expires   time.Duration `json:"expires_ns,omitempty"` // not connected: when the node is dropped, from now
+	Expires   time.Duration `json:"expires_ns,omitempty"` // time until the node is dropped; only if it is not connected
 	Length    time.Duration `json:"period_ns"`
 	Period    uint32        `json:"period"`
-	Demand    uint64        `json:"demand_bytes"` // of the last period
+	Demand    uint64        `json:"demand_bytes"` // demand of the last period
 	Used      uint64        `json:"used_bytes"`
 	Planned   int           `json:"planned_slabs"`
-	Slabs     int           `json:"slabs"`           // that the node has
-	Returning int           `json:"returning_slabs"` // of them, those to return
+	Slabs     int           `json:"slabs"`           // slabs that the node has
+	Returning int           `json:"returning_slabs"` // slabs of the node that are to be returned
 	Expected  Prediction    `json:"prediction"`
 }
 

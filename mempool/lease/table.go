@@ -13,7 +13,7 @@ type Table struct {
 	slabs   []slab
 	free    []Slab
 	broken  int     // slabs in this state
-	nodes   []*node // by ID
+	nodes   []*node // nodes by ID
 	lastID  NodeID
 	session uint32
 	changes uint64
@@ -41,7 +41,7 @@ type node struct {
 	away    bool
 	until   time.Duration // away: when the node is dropped
 
-	length  time.Duration // of a period
+	length  time.Duration // length of a period
 	period  uint32
 	ends    time.Duration // the period
 	asked   bool
@@ -68,7 +68,7 @@ func (t *Table) Config() Config { return t.c }
 // Request is what a node asks for.
 type Request struct {
 	Name   string
-	Token  uint64 // of an earlier Welcome, to get the same lease again; 0 for none
+	Token  uint64 // token of an earlier Welcome, to get the same lease again; 0 for none
 	Period time.Duration
 	Demand uint64 // bytes for the first period
 }
@@ -76,7 +76,7 @@ type Request struct {
 // Welcome is the answer to a node.
 type Welcome struct {
 	Node    NodeID
-	Session uint32 // of this connection, for Lost
+	Session uint32 // number of this connection, for Lost
 	Token   uint64
 	Resumed bool // the node has the slabs that it had
 }

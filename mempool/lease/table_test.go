@@ -258,7 +258,7 @@ func TestLateTick(t *testing.T) {
 func TestPlanner(t *testing.T) {
 	for _, x := range []struct {
 		slabs int
-		needs []Usage // in slabs; 10 are leased
+		needs []Usage // needs in slabs; 10 are leased
 		want  []int
 	}{
 		{10, []Usage{{Demand: 3, Used: 1}, {Demand: 4, Used: 4}}, []int{3, 4}},

@@ -61,9 +61,9 @@ func (n *Node) ended(err error) error {
 type Op struct {
 	Write  bool
 	Slab   uint32
-	Key    uint32      // of the slab: with another one, it is ErrNotLeased; 0 for the key that it has
-	Offset uint64      // in the slab
-	Data   []byte      // in memory of Alloc or Share
+	Key    uint32      // key of the slab: with another one, the result is ErrNotLeased; 0 for the present key
+	Offset uint64      // offset in the slab
+	Data   []byte      // data in memory of Alloc or Share
 	More   [][]byte    // further parts, which follow Data in the slab; at most MaxParts-1
 	Done   func(error) // called once, by any goroutine
 }

@@ -18,12 +18,12 @@ import (
 // Config are the properties of a Node.
 type Config struct {
 	Name   string        // unique at the server: 1 to 20 printable bytes without spaces
-	Period time.Duration // from one lease to the next
+	Period time.Duration // time from one lease to the next
 	Demand uint64        // bytes for the first period; SetDemand changes it
-	Ticket Ticket        // of an earlier connection, to have its lease again
+	Ticket Ticket        // ticket of an earlier connection, to have its lease again
 	Depth  int           // READs and WRITEs outstanding; 0 for DefaultDepth
 
-	Options []rdma.Option // of the connection
+	Options []rdma.Option // options of the connection
 }
 
 // DefaultDepth is the Depth of a Config without one.
@@ -40,7 +40,7 @@ type Ticket struct {
 type Slab struct {
 	Number uint32
 	Remote rdma.Remote // address, length and key
-	Return time.Time   // when the slab must be returned; zero: it is leased for the period
+	Return time.Time   // time at which the slab must be returned; zero: it is leased for the period
 }
 
 // Lease is what a node has in a period.
@@ -78,9 +78,9 @@ type Node struct {
 	done    chan struct{} // closed: err is set, nothing runs any more
 	all     sync.WaitGroup
 
-	returning sync.Mutex // while a Return is sent
+	returning sync.Mutex // lock held while a Return is sent
 
-	mu       sync.Mutex // what follows
+	mu       sync.Mutex // guards the fields below
 	period   uint32
 	slabs    map[uint32]*slab
 	order    []uint32          // the lease as the server has sent it
@@ -88,10 +88,10 @@ type Node struct {
 	returned map[uint32]uint32 // slabs that were returned, and the number of the Return
 	demand   uint64
 	err      error
-	reason   string // of the server
+	reason   string // reason that the server gave for the end
 	closed   bool
-	memory   []*rdma.Region // of Alloc
-	shared   []*rdma.Region // of Share
+	memory   []*rdma.Region // regions of Alloc
+	shared   []*rdma.Region // regions of Share
 }
 
 // Join connects to a server at "host:port", and waits for the first lease. It may be empty, if the pool is

@@ -12,7 +12,7 @@ type entry struct {
 	node.Op
 	p     *page
 	r     vmm.Request
-	alone bool // it does not wait for those that follow it
+	alone bool // the entry does not wait for those that follow it
 }
 
 // combine makes operations of requests, in their order. Requests that follow each other, and whose pages are next

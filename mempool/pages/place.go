@@ -21,7 +21,7 @@ type run struct {
 	first int    // slot
 	slots int    // the last run of a slab may be shorter
 	used  uint32 // bit map
-	owned bool   // by a group
+	owned bool   // a group has the run
 	group int64
 	at    int // index in places.empty, or in places.partial
 }
@@ -33,8 +33,8 @@ type places struct {
 	shift   int // log2 of the slots of a run
 	room    int // free slots
 	homes   map[int64]*run
-	empty   []*run // without a page
-	partial []*run // with pages and free slots
+	empty   []*run // runs without a page
+	partial []*run // runs with pages and free slots
 }
 
 func newPlaces(pageBytes int) places {

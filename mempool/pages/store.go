@@ -26,7 +26,7 @@ var (
 type Config struct {
 	PageBytes int     // a power of two, 512 to the length of a slab; 0 for 4096
 	Demand    uint64  // bytes that the node wants in the pool at least
-	Watcher   Watcher // gets what happens to the pages; nil: nobody does
+	Watcher   Watcher // watcher of the pages; nil: none
 }
 
 // Watcher gets what happens to the pages of a store. Its methods are called one after the other, and may
@@ -51,7 +51,7 @@ type Store struct {
 	all    sync.WaitGroup
 	more   chan struct{} // signalled when queue has grown
 
-	mu      sync.Mutex // what follows
+	mu      sync.Mutex // guards the fields below
 	pages   map[int64]*page
 	slabs   map[uint32]*slab
 	places          // free slots of slabs that need not be returned
@@ -67,7 +67,7 @@ type page struct {
 	slot    int
 	busy    int // requests outstanding
 	kept    []kept
-	moving  bool // to another slab
+	moving  bool // the page is being moved to another slab
 	waiting []func()
 }
 
@@ -82,7 +82,7 @@ type kept struct {
 type slab struct {
 	number  uint32
 	remote  rdma.Remote
-	leaving bool // it must be returned, or it has ended
+	leaving bool // the slab must be returned, or its lease has ended
 	runs    []*run
 	pages   map[int64]*page
 }

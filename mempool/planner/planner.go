@@ -33,8 +33,8 @@ const (
 
 // Config are the properties of a Planner that stores the samples of its nodes.
 type Config struct {
-	File   string        // with the samples, of mode 0600; "" = they are not stored
-	Every  time.Duration // between two times at which new samples are stored; 0 = a minute
+	File   string        // file with the samples, of mode 0600; "" = they are not stored
+	Every  time.Duration // time between two stores of new samples; 0 = a minute
 	Report func(error)   // called by Run if samples cannot be stored; nil = no reports
 }
 
@@ -43,12 +43,12 @@ type Planner struct {
 	c      Config
 	config predict.Config
 	stored uint64 // changes in the file; Run only
-	warned bool   // that the file cannot be written; Run only
+	warned bool   // a warning was logged that the file cannot be written; Run only
 
-	mu      sync.Mutex // what follows
+	mu      sync.Mutex // guards the fields below
 	nodes   map[lease.NodeID]*node
 	samples samples
-	resting samples // of the file; nodes that may be resumed
+	resting samples // samples of the file; nodes that may be resumed
 	changes uint64
 }
 
@@ -61,7 +61,7 @@ type node struct {
 	prediction *predict.Node
 	last       lease.Usage
 	periods    int
-	byNetwork  uint64 // of the periods
+	byNetwork  uint64 // periods that were predicted by a neural network
 }
 
 // New returns a Planner that knows no node and stores nothing.

@@ -36,10 +36,10 @@ type History struct {
 type historyState struct {
 	Need, Use [window]float64 // rings; At is the place of the newest
 	At        int
-	Count     uint64 // of samples
+	Count     uint64 // number of samples
 
 	Slow, Fast    smooth // changes per period, without sign
-	Level, Recent smooth // means
+	Level, Recent smooth // mean needs: of a long time, of a short time
 	Rises         smooth // rises per period
 	Squares       smooth // changes per period, squared
 	UseMean       smooth

@@ -32,7 +32,7 @@ const (
 // guard chooses the predictor of a node by the loss that each has had on it.
 type guard struct {
 	Losses    [predictors]smooth // pinball, pages per period
-	Margins   [experts]float64   // in spreads
+	Margins   [experts]float64   // margins in spreads
 	Choice    int
 	Decisions uint64
 	ByNetwork uint64

@@ -89,7 +89,7 @@ type Node struct {
 	guard   guard
 	open    []decision // ring of the decisions of the last horizon periods
 	at      int        // the oldest
-	scale   smooth     // of spreads: the unit of the training loss
+	scale   smooth     // mean of the spreads: the unit of the training loss
 	needs   []float64  // scratch: the needs of a decision
 }
 

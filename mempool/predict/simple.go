@@ -103,9 +103,9 @@ type linear struct {
 	Coef    [arInputs]float64
 	Cov     [arInputs][arInputs]float64
 	Needs   []float64           // ring of the last horizon needs
-	Inputs  [][arInputs]float64 // of the same periods
+	Inputs  [][arInputs]float64 // inputs of the same periods
 	Changes [arInputs - 1]float64
-	Size    smooth // of changes
+	Size    smooth // mean size of changes
 	At      int    // the oldest place of the rings
 	Count   int
 }

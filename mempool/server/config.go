@@ -21,8 +21,8 @@ const DefaultSlabBytes = 4 << 20
 
 // Config are the properties of a Server.
 type Config struct {
-	Bytes     uint64 // of the pool; rounded down to whole slabs
-	SlabBytes uint64 // what nodes lease: a multiple of 4096, up to 1 GiB; 0 for DefaultSlabBytes
+	Bytes     uint64 // size of the pool; rounded down to whole slabs
+	SlabBytes uint64 // size of the leased slabs: a multiple of 4096, up to 1 GiB; 0 for DefaultSlabBytes
 
 	// StateFile is where leases are stored, so that they survive a restart; "" for nowhere. It has secrets
 	// of the nodes, and is made with mode 0600.

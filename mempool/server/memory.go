@@ -15,7 +15,7 @@ type memory struct {
 	dev       verbs.Device
 	all       []byte
 	slabBytes uint64
-	regions   []verbs.MR // by slab; nil: not registered
+	regions   []verbs.MR // regions by slab; nil: not registered
 	stuck     bool       // a region could not be deregistered
 }
 

@@ -31,7 +31,7 @@ type places struct {
 
 type place struct {
 	prefix netip.Prefix
-	yield  func() // ends what has the place, which another one needs; nil: it stays
+	yield  func() // end of the owner, when another one needs the place; nil: the owner stays
 }
 
 // take returns how to release a place for a host. ok is false if there is none and the oldest one stays.

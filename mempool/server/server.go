@@ -26,15 +26,15 @@ type Server struct {
 	wake       chan struct{}   // the next deadline may have changed
 	unclean    chan lease.Slab // closed, not zeroed
 	saved      uint64          // Table.Changes of the state file; keepTime only
-	warned     bool            // that the state file cannot be written; keepTime only
+	warned     bool            // a warning was logged that the state file cannot be written; keepTime only
 	openings   places          // connections whose peer has not sent Begin
 	questions  places
 
-	mu      sync.Mutex // what follows
+	mu      sync.Mutex // guards the fields below
 	table   *lease.Table
 	memory  *memory
 	peers   map[lease.NodeID]*peer
-	retired []verbs.PD // of nodes that are gone; a queue pair may still be in them
+	retired []verbs.PD // protection domains of nodes that are gone; a queue pair may still be in them
 }
 
 // peer is what the server has of a node.

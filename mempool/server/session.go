@@ -24,7 +24,7 @@ const queued = 256
 type session struct {
 	number uint32
 	node   lease.NodeID
-	token  uint64      // in each message of the node
+	token  uint64      // token in each message of the node
 	out    chan []byte // nil in it is the end
 	stop   context.CancelCauseFunc
 	done   chan struct{} // closed: the connection has ended

@@ -9,8 +9,8 @@ import (
 
 // Status is the state of a store, for people and programs.
 type Status struct {
-	Servers   []ServerStatus `json:"servers"` // in the order of their names
-	Pages     int            `json:"pages"`   // that have a copy
+	Servers   []ServerStatus `json:"servers"` // servers in the order of their names
+	Pages     int            `json:"pages"`   // pages that have a copy
 	Single    int            `json:"single_copy_pages"`
 	Missing   int            `json:"pages_without_copy"` // lost, and not written again
 	Counts    Counts         `json:"counts"`

@@ -19,13 +19,13 @@ import (
 
 // Config are the properties of a Store.
 type Config struct {
-	Name      string        // of the node, unique in the pool: see node.Config
-	Period    time.Duration // from one lease to the next
+	Name      string        // name of the node, unique in the pool: see node.Config
+	Period    time.Duration // time from one lease to the next
 	Demand    uint64        // bytes that the node wants to store at least; with a mirror, it leases twice of it
 	Mirror    bool          // each page is on two servers
-	PageBytes int           // see pages.Config; 0 for 4096
+	PageBytes int           // size of a page, see pages.Config; 0 for 4096
 
-	Options []rdma.Option // of the connections
+	Options []rdma.Option // options of the connections
 
 	// Report is called when a server was joined (err is nil), cannot be joined, or is gone, by any goroutine;
 	// nil for nobody. With server "", the directory does not answer, or answers again (err is nil).
@@ -61,18 +61,18 @@ type Store struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 	wake   chan struct{}
-	leave  bool // at the end
+	leave  bool // the node leaves at the end
 
-	mu     sync.Mutex // what follows
+	mu     sync.Mutex // guards the fields below
 	table  *table
-	links  map[string]*link // by the name of their server
+	links  map[string]*link // links by the name of their server
 	served map[string]bool  // servers that have a goroutine
 	// tickets are those of the newest connection to each server. Its entry may expire and come back.
 	tickets map[string]node.Ticket
 	listed  []directory.Server
 	ops     map[uint64]request
 	lastOp  uint64
-	flying  map[uint64]flight // by transfer
+	flying  map[uint64]flight // flights by transfer
 	copied  map[int64][]byte  // pages that are repaired
 	closed  bool
 	buffers

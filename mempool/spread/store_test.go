@@ -42,7 +42,7 @@ type pool struct {
 	mu      sync.Mutex
 	servers []directory.Server
 	running map[string]*running
-	broken  error // of the directory
+	broken  error // error of the directory
 }
 
 type running struct {

@@ -43,7 +43,7 @@ type action struct {
 	page     int64
 	server   string
 	op       uint64
-	transfer uint64 // of actRead and actWrite: for done; of actFinish: the READ that was answered
+	transfer uint64 // transfer of actRead and actWrite, for done; with actFinish the READ that was answered
 	err      error
 }
 
@@ -67,7 +67,7 @@ type table struct {
 // Counts are events of a store.
 type Counts struct {
 	Repaired uint64 `json:"repaired_pages"` // copied to another server
-	Lost     uint64 `json:"lost_pages"`     // that had no copy any more
+	Lost     uint64 `json:"lost_pages"`     // pages that had no copy any more
 	Late     uint64 `json:"late_reads"`     // READs for which a second server was asked
 }
 
@@ -80,11 +80,11 @@ type server struct {
 
 // page is a page that was written.
 type page struct {
-	copies  []*server // which have the last content
-	leaving []*server // of copies: those that want to be rid of it
+	copies  []*server // servers which have the last content
+	leaving []*server // servers of copies whose slab must be returned
 	busy    bool      // a request or a repair is under way
-	writing bool      // it is a WRITE
-	version uint64    // of the content
+	writing bool      // the request in flight is a WRITE
+	version uint64    // version of the content
 	waiting []*op
 }
 
@@ -96,8 +96,8 @@ type op struct {
 	p        *page
 	tried    []*server
 	pending  int
-	deadline time.Duration // of a READ
-	err      error         // of the last transfer
+	deadline time.Duration // deadline of a READ
+	err      error         // error of the last transfer
 }
 
 // transfer is a READ or WRITE of one server.

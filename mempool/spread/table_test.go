@@ -21,7 +21,7 @@ type model struct {
 	flying  []flying
 	ops     map[uint64]*asked
 	lastOp  uint64
-	content map[int64]uint64 // that the user expects; 0: any, since a WRITE has failed
+	content map[int64]uint64 // content that the user expects; 0: any, since a WRITE has failed
 	last    uint64           // content
 	failed  map[error]int
 	silent  map[string]bool // servers that do not answer
@@ -36,7 +36,7 @@ type fake struct {
 type flying struct {
 	action
 	server *fake
-	value  uint64 // of a WRITE
+	value  uint64 // value of a WRITE
 }
 
 type asked struct {

@@ -27,11 +27,11 @@ type setup struct {
 // request is a later message of the application, and reply the answer to each message.
 type request struct {
 	Op   string // "stats", "period" or "cause"
-	Page int64  // of "cause"
+	Page int64  // page of "cause"
 }
 
 type reply struct {
-	Error string `json:",omitempty"` // of a setup
+	Error string `json:",omitempty"` // error of a setup
 	Cause cause
 	Stats Stats
 	Usage Usage

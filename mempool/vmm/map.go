@@ -43,7 +43,7 @@ type Map struct {
 	callMu sync.Mutex // one request to the handler at a time
 
 	mu     sync.RWMutex // u is open while it is read-locked and not closed
-	u      uffd         // never closed before the memory is gone, see uffd
+	u      uffd         // userfaultfd, never closed before the memory is gone, see uffd
 	closed atomic.Bool
 	dead   atomic.Bool   // the handler has ended
 	ended  chan struct{} // closed by Close

@@ -313,7 +313,7 @@ func TestMapBothKilled(t *testing.T) {
 
 // A guardian that is killed is replaced, and the next one does its work.
 func TestMapGuardianKilled(t *testing.T) {
-	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10}, "silent=100")
+	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "silent=100")
 	page := lose(t, m)
 	first := guardianPID(t, m.HandlerPID())
 	if err := unix.Kill(first, unix.SIGKILL); err != nil {

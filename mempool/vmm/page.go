@@ -26,7 +26,7 @@ type page struct {
 	pins       uint32 // users that need the page where it is
 	period     uint32 // the last period in which the page was accessed while leased, see Usage
 	state      pageState
-	referenced bool // since the clock hand was here
+	referenced bool // an access came since the clock hand was here
 	dirty      bool // changed since the last WRITE to the store was started
 	stored     bool // the store has content of this page
 	writing    bool // a WRITE to the store is outstanding

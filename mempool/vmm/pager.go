@@ -21,13 +21,13 @@ type pager struct {
 	pages     []page
 	slots     []int64 // the pages in local memory; noPage is a free slot
 	free      []uint32
-	hand      int   // of the clock
+	hand      int   // hand of the clock
 	keep      int64 // the page of the last access, which is not evicted
 	threshold int   // free slots that eviction keeps
 	deadline  time.Duration
 
 	faults map[int64]*fault
-	order  []*fault // by deadline
+	order  []*fault // faults by deadline
 	queue  []*fault // accesses without a local page, oldest first
 	trend  trend
 
@@ -38,10 +38,10 @@ type pager struct {
 	writeErr   error
 	retryAt    time.Time // no WRITE is started before, after an error
 
-	reads, writeBacks []int64 // for the store
+	reads, writeBacks []int64 // page numbers for the store
 	evictLater        bool    // evict has to be called, after the reads were started
 	stats             Stats
-	causes            map[int64]error // of lost pages
+	causes            map[int64]error // causes of lost pages
 	usage             Usage
 	period            uint32
 }

@@ -13,7 +13,7 @@ type trend struct {
 	history [historyLen]int64 // strides, in pages, a ring
 	n       int               // strides in history, counted for ever
 	last    int64             // the last page
-	stride  int64             // of the last batch
+	stride  int64             // stride of the last batch
 	next    int64             // the page after the last batch
 	window  int               // pages of the last batch; 0 without one
 	max     int               // most pages of a batch

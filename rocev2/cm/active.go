@@ -17,10 +17,10 @@ import (
 type ConnectParams struct {
 	Local, Peer netip.Addr
 	Service     mad.ServiceID
-	SrcPort     uint16       // of this end; only with the service ID of an IP port
+	SrcPort     uint16       // port of this end; only with the service ID of an IP port
 	Type        verbs.QPType // RC (default) or UC
 	QPN         uint32
-	PSN         rocev2.PSN // with which number the peer starts to send
+	PSN         rocev2.PSN // PSN of the first packet that the peer sends
 	SRQ         bool       // the queue pair takes its receives from an SRQ
 
 	// Attr are the attributes of the queue pair; verbs.DefaultAttr is a start. MaxRdAtomic and

@@ -45,7 +45,7 @@ func (s State) String() string {
 type conn struct {
 	id          ID
 	state       State
-	active      bool // this end sent the REQ or SIDR_REQ
+	active      bool // the REQ or SIDR_REQ was sent by this end
 	local, peer netip.Addr
 	remote      uint32 // communication ID of the peer, 0: not known yet
 	guid        uint64 // CA GUID of the peer, 0: not known yet
@@ -53,11 +53,11 @@ type conn struct {
 	service     mad.ServiceID
 	path        Path
 	proof       Proof     // passive: of the REQ or SIDR_REQ
-	listener    *listener // whose backlog the request is in
+	listener    *listener // owner of the backlog that the request is in
 	place, half *share.Place[*conn]
 
 	last     mad.Header // the message that a timer or a repetition of the peer's repeats
-	repeats  uint8      // how often the timer may still repeat it
+	repeats  uint8      // repetitions that the timer still may send
 	interval int64      // ns between repetitions
 	deadline int64      // the state ends then, however many repetitions are left; 0: never
 	linger   int64      // ns in StateAnswered
@@ -65,10 +65,10 @@ type conn struct {
 
 	encrypted  bool  // the queue pair takes encrypted packets only
 	asked      uint8 // Established: how often the peer was asked whether it has the connection, 0: it is not asked
-	aliveUntil int64 // it is not asked before
+	aliveUntil int64 // time before which the peer is not asked
 
-	at    int64 // when the timer fires, 0: never
-	index int   // in the heap of timers, -1: not in it
+	at    int64 // time at which the timer fires, 0: never
+	index int   // position in the heap of timers, -1: not in it
 }
 
 // peerKey finds the connection of a REQ or SIDR_REQ that is repeated.

@@ -67,14 +67,14 @@ type Event struct {
 	ID   ID
 	Kind Kind
 
-	// Of Request and ResolveRequest: what is asked for, and the peer's port if it has one.
+	// Service asked for by Request and ResolveRequest, with the peer's port if it has one.
 	Service mad.ServiceID
 	SrcPort uint16
 
-	// Of Request, Reply and Resolved.
+	// Path in Request, Reply and Resolved.
 	Path Path
 
-	// Of Failed; of Disconnected if the peer did not ask for it.
+	// Cause of Failed; of Disconnected if the peer did not ask for it.
 	Err error
 
 	// Private data of the message: the whole area, without the IP addressing header.

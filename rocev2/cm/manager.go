@@ -17,11 +17,11 @@ type Manager struct {
 	listeners map[mad.ServiceID]*listener
 	conns     map[ID]*conn
 	byPeer    map[peerKey]*conn  // passive ones
-	byQP      map[qpKey]*conn    // those whose peer's queue pair is known
+	byQP      map[qpKey]*conn    // connections whose peer's queue pair is known
 	half      share.Table[*conn] // requests that are no connections yet
 	timers    timers
 	answered  int  // connections in StateAnswered
-	order     []ID // those that entered StateAnswered, oldest first; some may be gone
+	order     []ID // connections that entered StateAnswered, oldest first; some may be gone
 	out       []Action
 	count     Counters
 }

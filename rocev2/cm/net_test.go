@@ -49,7 +49,7 @@ type world struct {
 	rand   *rand.Rand
 
 	loss, dup, late int   // percent
-	proof           Proof // of all messages
+	proof           Proof // proof carried by all messages
 }
 
 type flight struct {

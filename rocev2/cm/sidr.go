@@ -14,7 +14,7 @@ import (
 type ResolveParams struct {
 	Local, Peer netip.Addr
 	Service     mad.ServiceID
-	SrcPort     uint16 // of this end; only with the service ID of an IP port
+	SrcPort     uint16 // port of this end; only with the service ID of an IP port
 
 	// Private is for the peer's application: up to 180 bytes with the service ID of an IP port,
 	// 216 otherwise.

@@ -31,7 +31,7 @@ type KeyService struct{ Service mad.ServiceID }
 // KeyRequest matches the copies of a REQ (SIDR false) or SIDR_REQ (SIDR true) that has been
 // received, and a REJ (timeout) of its sender that names no communication ID of this end.
 type KeyRequest struct {
-	Addr netip.Addr // of the peer
+	Addr netip.Addr // address of the peer
 	GUID uint64     // CA GUID of the peer, 0 with SIDR
 	ID   uint32     // communication ID or request ID of the peer
 	SIDR bool
@@ -41,7 +41,7 @@ type KeyRequest struct {
 // others without.
 type KeyID struct {
 	ID     ID
-	Addr   netip.Addr // of the peer
+	Addr   netip.Addr // address of the peer
 	Remote uint32     // communication ID of the peer, 0: not known, any; a REJ may carry 0 instead
 	SIDR   bool
 }

@@ -43,7 +43,7 @@ func (f Fault) String() string {
 type Arrival struct {
 	QPN    uint32 // queue pair at which it arrived
 	RKey   uint32
-	Addr   uint64 // of the first byte, as the peer named it
+	Addr   uint64 // address of the first byte, as the peer named it
 	Len    uint32 // bytes, at least 1
 	Imm    uint32 // host order
 	HasImm bool

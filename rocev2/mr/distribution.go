@@ -23,7 +23,7 @@ const DistributionDepth = 256
 type Destination struct {
 	QPN  uint32 // own queue pair, RC, that is connected to the destination
 	VA   uint64 // address of the region there: data goes to the offset that it has in the own region
-	RKey uint32 // its key there
+	RKey uint32 // R_Key of the region at the destination
 }
 
 // Group is a list of destinations that get the same data (S2.7).

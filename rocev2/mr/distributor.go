@@ -23,10 +23,10 @@ type DistributionRegion interface {
 
 // DistributionStats are the counters of a distribution region, in messages. The card has the same.
 type DistributionStats struct {
-	Arrived     uint64                  // in the region
-	Refused     uint64                  // of these, not forwarded: 256 had no report yet
-	Reports     uint64                  // that the origins have acknowledged
-	ReportsLost uint64                  // that they have not, since their queue pair ended
-	Delivered   [MaxDestinations]uint64 // by destination, in the order of the group
+	Arrived     uint64                  // messages that arrived in the region
+	Refused     uint64                  // arrived messages that were not forwarded: 256 had no report yet
+	Reports     uint64                  // reports that the origins have acknowledged
+	ReportsLost uint64                  // reports that the origins have not acknowledged, since their queue pair ended
+	Delivered   [MaxDestinations]uint64 // messages delivered by destination, in the order of the group
 	Failed      [MaxDestinations]uint64
 }

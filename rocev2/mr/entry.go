@@ -17,7 +17,7 @@ import (
 type entry struct {
 	key    uint32
 	pd     uint32
-	qpn    uint32 // of a window: the queue pair it is bound to
+	qpn    uint32 // window: the queue pair it is bound to
 	access verbs.Access
 	closed atomic.Uint32 // mem.Fault of everybody who comes from now on
 
@@ -25,10 +25,10 @@ type entry struct {
 	length uint64 // bytes, never beyond 2^64-va
 	host   []byte // the bytes, if they are contiguous memory of this process
 	pages  *mtt   // else where they are, from byte first on
-	first  uint64 // of a window: offset of its first byte in the region
+	first  uint64 // window: offset of its first byte in the region
 
 	arrived func(a mem.Arrival, offset uint64) // Spec.Arrived
-	region  *Region                            // whose memory this is; nil for a window that is not bound
+	region  *Region                            // owner of the memory; nil for a window that is not bound
 	window  *Window                            // nil for a region
 
 	_     [64]byte // users is written with each access: keep it off the line of the rest

@@ -23,10 +23,10 @@ type modelRegion struct {
 	spec        Spec
 	key         uint32
 	va          uint64
-	cells       []*byte // of the model's memory
+	cells       []*byte // bytes of the model's memory
 	invalid     bool
 	windows     int
-	placeOfCell []int // where a cell lies, modulo 8
+	placeOfCell []int // addresses of the cells, modulo 8
 }
 
 type modelWindow struct {

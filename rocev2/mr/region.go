@@ -95,7 +95,7 @@ type Region struct {
 
 	changing sync.Mutex // held by Deregister and Reregister, which wait
 
-	// under the table's lock
+	// Guarded by the table's lock.
 	entry         *entry
 	windows       int // bound to it
 	invalidatable bool

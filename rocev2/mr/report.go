@@ -18,7 +18,7 @@ type Report struct {
 	VA           uint64                        // address as the origin named it
 	Length       uint32                        // bytes
 	Destinations uint8                         // entries of Status
-	Status       [MaxDestinations]verbs.Status // of each destination, in the order of the group
+	Status       [MaxDestinations]verbs.Status // status by destination, in the order of the group
 }
 
 // ReportLen is the length of a report in bytes:

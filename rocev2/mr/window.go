@@ -16,7 +16,7 @@ type Window struct {
 	slot  uint32
 	pd    uint32
 
-	// under the table's lock
+	// Guarded by the table's lock.
 	entry *entry
 	gone  bool
 }

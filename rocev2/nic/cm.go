@@ -22,10 +22,10 @@ var _ cm.Connector = (*Device)(nil)
 
 // cmState is what a device has of its communication manager.
 type cmState struct {
-	mu     sync.Mutex // for the beginning and the end
+	mu     sync.Mutex // guards the beginning and the end
 	closed bool
 	svc    atomic.Pointer[cmservice.Service] // nil before the first session
-	port   atomic.Pointer[madPort]           // that of svc
+	port   atomic.Pointer[madPort]           // port used by svc
 }
 
 // OpenCM implements cm.Connector. On an attached interface, messages for the listeners and

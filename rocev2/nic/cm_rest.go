@@ -23,9 +23,9 @@ const restInterval = time.Second
 // at any time.
 type restOwner struct {
 	kernel    func() bool         // the kernel has an RDMA device on the interface
-	addresses func() []netip.Addr // of the interface; some may be invalid
+	addresses func() []netip.Addr // addresses of the interface; some may be invalid
 	steer     func(s cm.Steer) error
-	alone     func(on bool) // of the manager
+	alone     func(on bool) // switch of the manager
 
 	on      []netip.Addr // addresses with a KeyRest
 	isAlone bool

@@ -29,11 +29,11 @@ type Distribution struct {
 
 	// The engine's.
 	forward *mr.Distribution // nil before the region is complete
-	group   map[uint32]*QP   // by number: a number may get another owner
-	origins []*internalSends // of the messages without a report, in their order
+	group   map[uint32]*QP   // queue pairs by number, as a number may get another owner
+	origins []*internalSends // sends of the messages without a report, in their order
 	unsent  []unsentReport   // reports whose send queue was full
 	ended   []endedSend      // work requests that completed since the last run
-	queued  bool             // in distributor.queue
+	queued  bool             // the distribution is in distributor.queue
 	closed  bool             // Deregister was called: nothing is forwarded any more
 	stats   mr.DistributionStats
 }

@@ -129,7 +129,7 @@ type endedSend struct {
 // internalSend is an outstanding work request of a distribution.
 type internalSend struct {
 	d      *Distribution
-	id     uint64 // for mr.Distribution
+	id     uint64 // ID chosen by mr.Distribution
 	report bool
 }
 
@@ -150,7 +150,7 @@ func (s internalSend) end(status verbs.Status) {
 type internalSends struct {
 	qp   *QP // nil after the reset: a report is not for the next peer
 	list []internalSend
-	head int // of the oldest in list; work requests complete in order (IBTA 10.8.5)
+	head int // index of the oldest in list; work requests complete in order (IBTA 10.8.5)
 }
 
 func (x *QP) internalSends() *internalSends {

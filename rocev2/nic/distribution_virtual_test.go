@@ -21,14 +21,14 @@ import (
 type star struct {
 	*loopback
 	d           *Distribution
-	memory      []byte // of the distribution region
+	memory      []byte // memory of the distribution region
 	source      verbs.MR
-	data        []byte // of source
+	data        []byte // memory of source
 	origin      *QP
-	hubEnd      *QP   // of the connection to the origin
+	hubEnd      *QP   // hub's end of the connection to the origin
 	hub, leaves []*QP // the two ends of the connections to the destinations
 	sinks       [][]byte
-	reports     []mr.Report // that the origin has received
+	reports     []mr.Report // reports that the origin has received
 	sent, other int         // completions of the origin's WRITEs, and of the hub
 	receives    map[uint32][]verbs.Completion
 	dead        map[uint32]bool // queue pairs to which no packet comes

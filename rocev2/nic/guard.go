@@ -31,10 +31,10 @@ import (
 
 // guard is what is known of the stamps of a peer.
 type guard struct {
-	provenAt qp.Time // when the last packet with the token arrived, 0 = none has
+	provenAt qp.Time // arrival of the last packet with the token, 0 = none has arrived
 	room     int     // longest packet that the peer stamps, bytes of IP without the option
 	bare     bool    // the peer has said that it stamps nothing
-	silent   bool    // it answers no questions, and nothing of it is proven
+	silent   bool    // the peer answers no questions, and nothing of it is proven
 	question question
 }
 

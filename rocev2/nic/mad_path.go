@@ -25,8 +25,8 @@ type madPort struct {
 
 	mu     sync.Mutex
 	paths  map[madAddrs]*madPath
-	places share.Table[madAddrs] // of the paths that are being resolved
-	slots  chan struct{}         // of those for which the kernel is asked
+	places share.Table[madAddrs] // places of the paths that are being resolved
+	slots  chan struct{}         // slots of the paths for which the kernel is asked
 	asks   askLimit
 	swept  time.Time
 	count  madPathCounters
@@ -39,11 +39,11 @@ type madAddrs struct{ local, peer netip.Addr }
 type madPath struct {
 	ah       *AH // nil until the neighbour is known
 	waiting  []mad.Header
-	requests []func() // see Reach
-	asked    bool     // this host has sent more than answers (answers.go)
+	requests []func() // callers of Reach
+	asked    bool     // more than answers was sent by this host (answers.go)
 	used     time.Time
 
-	// Of a path that is being resolved.
+	// Rank of a path that is being resolved.
 	rank   int
 	place  *share.Place[madAddrs]
 	cancel context.CancelFunc

@@ -31,7 +31,7 @@ type Device struct {
 	mem       *mr.Table
 	eng       *engine
 	allow     allowList
-	mtu       int // of the interface when the device was opened: what its frames have room for
+	mtu       int // MTU of the interface when the device was opened: the size that its frames have room for
 
 	cm cmState
 
@@ -39,9 +39,9 @@ type Device struct {
 	started  atomic.Pointer[engine] // eng, for the goroutine that follows the interface
 	linkLost bool                   // routeEvent's: the interface has had no carrier
 
-	err       atomic.Pointer[error] // why it is of no use
+	err       atomic.Pointer[error] // reason why the device is of no use
 	done      chan struct{}         // closed when it ended
-	ownerless sync.Mutex            // of InLoop after the end
+	ownerless sync.Mutex            // lock of InLoop after the end
 	once      sync.Once
 
 	eventMu      sync.Mutex
@@ -67,7 +67,7 @@ type CQ struct {
 	tail  atomic.Uint32 // applications see what is before
 
 	// The engine's.
-	next    uint32 // to be written
+	next    uint32 // position of the next entry to be written
 	overrun bool   // a completion was lost
 	updated bool   // there are completions that were not shown
 	alert   bool   // one of them is solicited or an error
@@ -81,7 +81,7 @@ type CQ struct {
 	fd     int // eventfd to write to, or -1
 	users  users
 	gone   chan struct{} // closed by Destroy
-	sink   CQSink        // takes the completions in place of ring, nil without one
+	sink   CQSink        // receiver of the completions in place of ring, nil without one
 }
 
 // SRQ is a shared receive queue (IBTA 10.2.9).
@@ -112,34 +112,34 @@ type AH struct {
 // PostSend needs in its first two cache lines, and what few need at the end. The order
 // of fields is that of lines of 64 bytes, behind the 8 bytes that Go's heap puts first.
 type QP struct {
-	// For applications.
+	// Device; this field and the next ones are for applications.
 	dev                    *Device
-	state                  atomic.Uint32 // as the engine last showed it
+	state                  atomic.Uint32 // state that the engine last showed
 	sendDone, recvDone     atomic.Uint32 // work requests that made room
-	sendPosted, recvPosted uint32        // under posts.mu
+	sendPosted, recvPosted uint32        // numbers of posted work requests; guarded by posts.mu
 	destroyed              atomic.Bool
 
 	// The engine's.
 	num                 uint32
 	typ                 verbs.QPType
 	dirty               bool
-	ackWaiting          bool   // it is in engine.ackWait
-	encrypted           bool   // it takes and sends encrypted packets only (crypt)
+	ackWaiting          bool   // the queue pair is in engine.ackWait
+	encrypted           bool   // the queue pair takes and sends encrypted packets only (crypt)
 	ackWaitSlot         uint32 // there
 	sendTaken, sendLost uint32
 
 	q qp.QP // all but its Config
 
 	dead                bool
-	selective           bool // what dest.sack was when it was last negotiated
+	selective           bool // copy of dest.sack when it was last negotiated
 	pkey                uint16
 	port                uint16 // UDP source port
 	flow                flow
 	recvTaken, recvLost uint32
 	path                *route.Path
-	dest                *dest           // where its peer lives; nil for UD
-	home                *dest           // where it is queued to send
-	drr                 sched.Flow[*QP] // in the queue of home
+	dest                *dest           // destination of the peer; nil for UD
+	home                *dest           // destination at which the queue pair is queued to send
+	drr                 sched.Flow[*QP] // entry in the queue of home
 	src                 netip.Addr
 	timer               sched.Timer[*QP]
 	srq                 *SRQ
@@ -149,8 +149,8 @@ type QP struct {
 	pd         *PD
 	view       QueueView // nil unless another process uses it
 	send, recv *CQ
-	pmtu       rocev2.PMTU // as Modify set it; under posts.mu
-	rdAtomic   uint8       // also
+	pmtu       rocev2.PMTU // PMTU set by Modify; guarded by posts.mu
+	rdAtomic   uint8       // limit set by Modify; guarded by posts.mu
 
 	internal *internalSends // the engine's; nil without a distribution
 	crypt    *seal.End      // the engine's; nil unless it is encrypted
@@ -172,7 +172,7 @@ const MaxCQ = 1 << 22
 
 // Options of a device. Zero values mean the defaults.
 type Options struct {
-	Interface string // in the network namespace of the calling thread
+	Interface string // name in the network namespace of the calling thread
 
 	// Spin is how long the engine looks for work before it sleeps: latency against
 	// CPU time. Default 20 us; negative means never.
@@ -183,9 +183,9 @@ type Options struct {
 	ResolveTimeout time.Duration
 
 	Mode     xsk.Mode      // copy or zero-copy; default: what the driver can
-	RxFrames int           // per receive queue; default 4096
-	TxFrames int           // per queue; default 512
-	BusyPoll time.Duration // see xsk.Config
+	RxFrames int           // frames per receive queue; default 4096
+	TxFrames int           // frames per transmit queue; default 512
+	BusyPoll time.Duration // time of xsk.Config.BusyPoll
 	// PreCredit has the engine grant pre-credit to peers, and send the first round trip
 	// of large messages on theirs (S5). Peers without it get plain RoCEv2.
 	PreCredit bool

@@ -16,15 +16,15 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // disorderedHosts are two hosts with a middle box between them, and their engines.
-func disorderedHosts(t *testing.T) ([]*engines.Host, *impair.Box) {
+func disorderedHosts(t *testing.T) ([]*engines.Host, *faults.Box) {
 	t.Helper()
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
-	box, err := impair.NewDisorder(top, 1)
+	box, err := faults.NewDisorder(top, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func testOrderNetwork(t *testing.T, v6 bool) {
 	rc, rcPeer := connected(t, hosts, short)
 	startTraffic(rc, rcPeer, 2000).flows(t)
 
-	box.Set(impair.Faults{Loss: .01, Duplicates: .05, Delayed: .3, Delay: 2 * time.Millisecond})
+	box.Set(faults.Spec{Loss: .01, Duplicates: .05, Delayed: .3, Delay: 2 * time.Millisecond})
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range uint64(rounds) {
 		op := []verbs.Op{verbs.OpWrite, verbs.OpWriteNotify, verbs.OpRead}[i%3]

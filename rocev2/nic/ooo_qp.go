@@ -49,10 +49,10 @@ type oooQP struct {
 
 	oooSendQueue
 
-	rails     []standIn // on further interfaces
+	rails     []standIn // rails on further interfaces
 	steered   steered
 	announced bool    // HELLO has announced the peer, or it has sent packets of the mode
-	askAt     qp.Time // when to look again, 0 = nothing waits for HELLO
+	askAt     qp.Time // time of the next check, 0 = nothing waits for HELLO
 	askUntil  qp.Time
 }
 

@@ -29,7 +29,7 @@ var _ verbs.RailQP = (*QP)(nil)
 // standIn is the part of a queue pair on one further interface. Rail i+1 of package ooo is the i-th.
 type standIn struct {
 	*QP
-	number    uint8 // of the rail of the device, from 1
+	number    uint8 // number of the rail of the device, from 1
 	announced bool  // the peer has announced the mode there, or has sent packets of it
 }
 

@@ -15,7 +15,7 @@ import (
 // looked at.
 type outages struct {
 	ended     bool    // some destinations answer again, see dest.resumes
-	resumedAt qp.Time // when queue pairs were looked at last
+	resumedAt qp.Time // time of the last check of the queue pairs
 }
 
 // resumeGap is the time between two looks at all queue pairs.

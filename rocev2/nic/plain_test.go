@@ -14,7 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -24,8 +24,8 @@ import (
 type plainPair struct {
 	a, b  *side
 	hosts []*engines.Host
-	maps  []*loader.Attachment // of the hosts
-	sw    *impair.Switch
+	maps  []*loader.Attachment // attachments of the hosts
+	sw    *faults.Switch
 	v6    bool
 }
 
@@ -36,7 +36,7 @@ var helloOps = []rocev2.Opcode{rocev2.OpHello, rocev2.OpHelloAck}
 func newPlainPair(t *testing.T, typ verbs.QPType, pmtu rocev2.PMTU, v6 bool) *plainPair {
 	t.Helper()
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2), MTU: 4200})
-	sw, err := impair.NewLoss(top)
+	sw, err := faults.NewLoss(top)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // creditPrograms are two programs that connect by the communication manager, on hosts with pre-credit
 // that know each other, and the switch between them.
-func creditPrograms(t *testing.T) (a, b *program, sw *impair.Switch) {
+func creditPrograms(t *testing.T) (a, b *program, sw *faults.Switch) {
 	t.Helper()
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	hosts := engines.On(t, top, "--policy", "mode=fixed")
-	sw = testkit.Must1(impair.NewLoss(top))(t)
+	sw = testkit.Must1(faults.NewLoss(top))(t)
 	t.Cleanup(func() {
 		if err := sw.Close(); err != nil {
 			t.Error(err)

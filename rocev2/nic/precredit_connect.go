@@ -25,7 +25,7 @@ const earlyLimit = 1024
 // earlyGrant is such a grant.
 type earlyGrant struct {
 	precredit.Grant
-	at int64 // when it arrived
+	at int64 // arrival time
 }
 
 // connectState is what creditPeer has for the time until the first grant.
@@ -36,7 +36,7 @@ type connectState struct {
 // connects has what credits needs for that.
 type connects struct {
 	early  map[netip.Addr]earlyGrant
-	holdAt int64 // when the first hold ends, 0 = none
+	holdAt int64 // end of the first hold, 0 = none
 }
 
 // keepEarly keeps a grant of a peer to which no queue pair is connected yet. Ingress has checked

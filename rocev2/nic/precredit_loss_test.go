@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -29,7 +29,7 @@ type creditSenders struct {
 	to      *side
 	from    []*side
 	into    []*side // the receiver's ends
-	sw      *impair.Switch
+	sw      *faults.Switch
 	budget  uint64
 	highest uint64 // most that was seen outstanding
 }
@@ -42,7 +42,7 @@ func newCreditSenders(t *testing.T, senders int, share float64) *creditSenders {
 	hosts := engines.On(t, top, "--policy", "mode=fixed")
 	c := &creditSenders{budget: frames / 2 * 1024}
 	var err error
-	if c.sw, err = impair.NewLoss(top); err != nil {
+	if c.sw, err = faults.NewLoss(top); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -124,7 +124,7 @@ func TestPreCreditLoss(t *testing.T) {
 		senders int
 		share   float64
 		of      []rocev2.Opcode
-		found   string // what the receiver must have noticed
+		found   string // name of the counter of the receiver that must have grown
 	}{
 		{"data", 3, 0.1, creditData, "precredit_wasted"},
 		{"acks", 3, 0.3, creditAcks, ""},

@@ -15,19 +15,19 @@ type credits struct {
 	recv   *precredit.Receiver
 	epochs *atomic.Uint32             // Options.CreditEpoch
 	peers  map[netip.Addr]*creditPeer // kept for creditKeep: what an address was granted outlives its queue pairs
-	all    []*creditPeer              // those of peers, in the order of their first connection
+	all    []*creditPeer              // peers in the order of their first connection
 	ids    map[precredit.SenderID]*creditPeer
-	nextID precredit.SenderID // of the next peer, if it is free
+	nextID precredit.SenderID // ID of the next peer, if it is free
 
-	forgetAt int64          // when a peer may be forgotten, 0 = none waits
-	past     creditCounters // of peers that were forgotten
+	forgetAt int64          // earliest time to forget a peer, 0 = none waits
+	past     creditCounters // counters of peers that were forgotten
 
 	link   uint64 // bit/s
-	bdp    uint32 // of what a receiver plans with
+	bdp    uint32 // BDP that a receiver plans with, bytes
 	large  uint8  // Options.LargeDSCP
 	poll   precredit.Poll
-	timer  int64         // when an account expires or a queue pair has waited for creditMaxWait, 0 = never
-	pollAt int64         // when to ask the table whether peers understand, 0 = all is known
+	timer  int64         // next time that an account expires or a queue pair has waited for creditMaxWait, 0 = never
+	pollAt int64         // time of the next poll of the table for capabilities of peers, 0 = all are known
 	dirty  bool          // the receiver may have grants to send
 	ready  []*creditPeer // a flow of theirs may have pre-credit now
 	losses []*creditPeer // packets to them were sent again
@@ -51,20 +51,20 @@ type creditPeer struct {
 	addr       netip.Addr
 	dest       *dest // nil while no queue pair leads there
 	advertised bool  // HELLO announced it
-	implied    bool  // or it has shown it
+	implied    bool  // a packet of the peer showed that it has pre-credit
 	enabled    bool
-	pollsLeft  int   // to be had still whether it does
-	idleAt     int64 // since when it has no queue pairs; dest is nil then
+	pollsLeft  int   // remaining polls for the peer's capability
+	idleAt     int64 // beginning of the time without queue pairs; dest is nil then
 	qps        []*QP
 
 	connectState
 
 	src   *precredit.Sender
-	ready bool // in a list of credits
+	ready bool // the peer is in a list of credits
 	loss  bool
 	probe probe
 	epoch uint32
-	void  uint32 // of this epoch, as last counted
+	void  uint32 // expired credit of this epoch, as last counted
 }
 
 // creditFlow is what a queue pair sends until its first ACK, and what its order of service
@@ -72,8 +72,8 @@ type creditPeer struct {
 type creditFlow struct {
 	precredit.Flow
 	sent   uint64 // payload since the queue pair had nothing outstanding
-	held   bool   // it sends nothing before a grant (precredit_connect.go)
-	served uint64 // for its quantum: the same with headers, or of the READ that is responded to
+	held   bool   // nothing is sent before a grant (precredit_connect.go)
+	served uint64 // bytes counted for its quantum: the same with headers, or of the READ that is responded to
 }
 
 // creditTotals are the counters of both halves.

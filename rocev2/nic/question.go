@@ -26,10 +26,10 @@ const (
 // question is the question to a peer that is open, or what was before.
 type question struct {
 	open    bool
-	asked   uint8   // how often
-	firstAt qp.Time // when it was asked first, and last
+	asked   uint8   // number of repetitions
+	firstAt qp.Time // time of the first question
 	lastAt  qp.Time
-	endAt   qp.Time // when the last one ended, by an answer or without
+	endAt   qp.Time // end of the last question, by an answer or without
 	counted bool    // answers is what the table had
 	answers uint8   // DestSync.Answers of the latest reply
 }

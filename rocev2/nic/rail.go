@@ -22,7 +22,7 @@ var _ verbs.RailDevice = (*Device)(nil)
 
 // Rail is a further interface of a device.
 type Rail struct {
-	Interface string // in the network namespace of the calling thread
+	Interface string // name in the network namespace of the calling thread
 	Dataplane Dataplane
 }
 
@@ -40,7 +40,7 @@ func checkRails(rails []Rail) error {
 type iface struct {
 	name      string
 	index     int
-	mtu       int // when the device was opened: what its frames have room for
+	mtu       int // MTU when the device was opened: the size that its frames have room for
 	dataplane Dataplane
 	routes    *route.Table
 	socks     xsk.Set

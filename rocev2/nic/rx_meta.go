@@ -7,13 +7,13 @@ import "encoding/binary"
 // rxMeta is what ingress puts in front of a steered frame: struct rx_meta of
 // bpf/lib/abi.h, host byte order.
 type rxMeta struct {
-	flags  uint8 // of the stamp, 0 = the packet had none
+	flags  uint8 // flags of the stamp, 0 = the packet had none
 	proven bool  // a stamp with the right token: the packet is the peer's
 	ce     bool
-	exact  bool // it may be forged, and takes effect with the exact PSN only (guard.go); not of ingress
+	exact  bool // the packet may be forged, and takes effect with the exact PSN only (guard.go); not of ingress
 	t1, t2 uint64
 
-	credit    uint32 // of the stamp, with rocev2.StampCredit
+	credit    uint32 // credit of the stamp, with rocev2.StampCredit
 	creditSeq uint16
 }
 

@@ -15,7 +15,7 @@ import (
 func TestSendLimit(t *testing.T) {
 	for _, c := range []struct {
 		want  qp.SendLimit
-		limit func(e *engine, d *dest, x *QP) // sets the limit, before anything is sent
+		limit func(e *engine, d *dest, x *QP) // function that sets the limit, before anything is sent
 	}{
 		{qp.LimitLossWindow, func(*engine, *dest, *QP) {}},
 		{qp.LimitCongestionWindow, func(_ *engine, d *dest, _ *QP) { d.flight.SetWindow(5000) }},

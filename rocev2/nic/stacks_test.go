@@ -32,7 +32,7 @@ import (
 type stacks struct {
 	t     *testing.T
 	hosts []*engines.Host
-	rate  float64 // of the destination, bit/s of L2 frames
+	rate  float64 // rate of the destination, bit/s of L2 frames
 	from  *loader.Attachment
 	to    *loader.Attachment
 

@@ -29,57 +29,57 @@ const etherLen = 14
 type engine struct {
 	dev   *Device
 	clock clock
-	now   qp.Time // when this iteration began
+	now   qp.Time // beginning of this iteration
 
-	rail         // of the device's own interface
-	more []*rail // of the others (rail.go)
+	rail         // rail of the device's own interface
+	more []*rail // rails of the other interfaces (rail.go)
 
 	loopback loopbackQueue
-	allow    allowList // of received packets; empty: all
+	allow    allowList // allowed senders of received packets; empty: all
 
 	qps               qpn.Table[QP]
-	datagrams         dest              // where queue pairs of UD are queued before anything was posted
-	ready             sched.List[*dest] // in service
-	socketFull        sched.List[*dest] // in service, whose socket was full in this iteration
-	dirty             []*QP             // that something happened to in this iteration
+	datagrams         dest              // queue for queue pairs of UD before anything was posted
+	ready             sched.List[*dest] // destinations in service
+	socketFull        sched.List[*dest] // destinations in service whose socket was full in this iteration
+	dirty             []*QP             // queue pairs that something happened to in this iteration
 	outages           outages
 	ackWait           ackWaitFIFO
 	qpTimers          sched.Wheel[*QP]
 	destTimers        sched.Wheel[*dest]
 	txFramesExhausted bool // the kernel has all transmit frames of a socket
-	pendingKick       bool // it left some of them, and there is no second thread
+	pendingKick       bool // transmission left some of them, and there is no second thread
 	rxBacklog         bool // more may have arrived than this iteration has taken
 	timersDeferred    int  // iterations since timers of queue pairs have fired
 	overruns          []*CQ
 	overrunAt         int   // the slot of qps at which failOverruns goes on
-	updatedCQs        []*CQ // with completions that were not shown
+	updatedCQs        []*CQ // completion queues with completions that were not shown
 
 	posts    posts
 	calls    calls
-	lastWork qp.Time // when there was last something to do
+	lastWork qp.Time // last time that there was something to do
 
 	// Used again and again, so that nothing is allocated.
 	out     qp.Outbound
 	stamp   rocev2.Stamp
 	ooo     oooState
-	scratch []byte // for packets of several frames
+	scratch []byte // buffer for packets of several frames
 	onTimer func(*QP)
 	onDest  func(*dest)
 
-	hooks       hooks // of an optional feature, nil without one
+	hooks       hooks // hooks of an optional feature, nil without one
 	mads        madQueue
-	feeder      Feeder       // of work from other processes, nil without one
+	feeder      Feeder       // source of work from other processes, nil without one
 	distributor *distributor // nil before the first distribution region
 
 	count   engineCounters
-	qpCount qp.Counters // of queue pairs without Counts
+	qpCount qp.Counters // counters of queue pairs without Counts
 	counts  countsList
 	reorder *qp.ReorderPool
 
-	failed error       // why the loop is to end
+	failed error       // reason why the loop is to end
 	stop   atomic.Bool // Close has been called
 
-	driver loop.Driver // whose runMu protects all that is not atomic or has a lock of its own
+	driver loop.Driver // driver whose runMu protects all that is not atomic or has a lock of its own
 }
 
 // markDirty has flushDirty serve a queue pair in this iteration.
@@ -98,7 +98,7 @@ type rail struct {
 	senders   []*sock // the sockets that can send
 	kick      kicker
 	dests     map[netip.Addr]*dest
-	syncQueue []*dest // to be reported
+	syncQueue []*dest // destinations to be reported
 	sync      syncer
 }
 
@@ -119,24 +119,24 @@ type dest struct {
 	refs int
 
 	drr    sched.Queue[*QP] // queue pairs that may have data
-	queued bool             // in engine.ready or socketFull, or being served
+	queued bool             // the destination is in engine.ready or socketFull, or being served
 	link   sched.Link[*dest]
 	idle   uint32 // QPN of the last queue pair that left drr with work requests in its queue, or 0
 
-	// What its queue pairs have in flight together, and the queue of those that are blocked on it.
+	// Flight of all queue pairs together, and the queue of those that are blocked on it.
 	flight  qp.Flight
-	resumes bool // its queue pairs are to continue, see outages
+	resumes bool // queue pairs of the destination are to continue, see outages
 	windows windows
-	reorder *qp.ReorderPool // its share of the engine's, nil until a queue pair needs it
+	reorder *qp.ReorderPool // share of the engine's pool, nil until a queue pair needs it
 
 	// The pacer, and the wait for it.
 	pacer       sched.Bucket
-	paceBlocked qp.Time // since when data waits for the pacer, 0 = none does
+	paceBlocked qp.Time // beginning of the time that data waits for the pacer, 0 = none does
 	timer       sched.Timer[*dest]
 
-	largeAt qp.Time // when a packet with Options.LargeDSCP last left
+	largeAt qp.Time // send time of the last packet with Options.LargeDSCP
 
-	// What the peer understands, and its latest stamp: T1 and when that arrived.
+	// Capabilities of the peer, and its latest stamp: T1 and when that arrived.
 	stamps, sack   bool
 	ooo            bool // out-of-order mode
 	offersCredit   bool // pre-credit
@@ -152,7 +152,7 @@ type dest struct {
 	probe        probe
 	report       DestSync
 	answers      bool // nothing was sent but answers of the communication manager (answers.go)
-	syncQueued   bool // in rail.syncQueue
+	syncQueued   bool // the destination is in rail.syncQueue
 	initialSyncs int8 // reports still to be made although nothing was sent
 }
 
@@ -160,8 +160,8 @@ type dest struct {
 // 0 = no limit. The least that is set holds. The rate says how fast what
 // fits may leave (tx_window.go).
 type windows struct {
-	policy uint64 // of the policy, at its rate: the destination table's
-	ramp   uint64 // of a start, until the policy has measured the path
+	policy uint64 // window of the policy at its rate, from the destination table
+	ramp   uint64 // window of a start, until the policy has measured the path
 }
 
 // probe measures the round trip to peers that do not stamp, on one packet at a time
@@ -198,10 +198,10 @@ type post struct {
 	qp   *QP
 	srq  *SRQ
 	recv bool
-	wr   verbs.SendWR // of a receive only ID
+	wr   verbs.SendWR // work request; of a receive only ID
 
 	sge, sges  int // place and number in the batch's sges
-	byte, size int // and of inline data
+	byte, size int // bytes of the post, and of inline data
 }
 
 // calls is the queue of functions that other goroutines have the owner of the loop run
@@ -237,14 +237,14 @@ type loopbackQueue struct {
 	lens        [loopbackLimit]int
 	head, count int
 	maxFrame    int
-	rounds      int // of shortLoopback
+	rounds      int // rounds of shortLoopback
 }
 
 // madQueue has queue pair 1: the messages of the communication manager (mad.go).
 type madQueue struct {
-	qp    *QP                // stands for queue pair 1 where packets are sent
+	qp    *QP                // queue pair that stands for queue pair 1 where packets are sent
 	svc   *cmservice.Service // nil: there is none
-	queue []madOut           // to be sent
+	queue []madOut           // messages to be sent
 	psn   rocev2.PSN
 }
 
@@ -257,17 +257,17 @@ type madOut struct {
 // kicker is the thread that makes the kernel transmit (tx_kick.go).
 type kicker struct {
 	wake  chan struct{}
-	busy  atomic.Bool // it looks at the sockets again before it sleeps
+	busy  atomic.Bool // the kicker checks the sockets again before it sleeps
 	gone  atomic.Bool // the interface is
-	stop  atomic.Bool // what the kernel does not take now is left
-	down  atomic.Bool // so is the link: it is busy, but nothing leaves
+	stop  atomic.Bool // the kicker is to end; frames that the kernel does not take now are left
+	down  atomic.Bool // the link is down: it is busy, but nothing leaves
 	ended chan struct{}
 	alone bool // one processor: a second thread would only cost
 }
 
 // syncer is the goroutine that reports to the destination table (dataplane_sync.go).
 type syncer struct {
-	due  qp.Time // of the next report
+	due  qp.Time // time of the next report
 	wake chan struct{}
 	done atomic.Bool // the batch is back
 	out  bool        // the batch is with the goroutine

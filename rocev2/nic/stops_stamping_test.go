@@ -20,11 +20,11 @@ type stampingPeer struct {
 	l       *loopback
 	d       *dest
 	stopped func(p *rocev2.Packet) bool // the packet leaves without the token
-	answer  *DestSync                   // to questions; nil: there is none
+	answer  *DestSync                   // answer to questions; nil: there is none
 
-	table   DestSync // as the table has it
-	due     qp.Time  // when the answer to a question arrives, 0 = none does
-	replyAt qp.Time  // of the next reply of the table
+	table   DestSync // entry of the table
+	due     qp.Time  // arrival of the answer to a question, 0 = none arrives
+	replyAt qp.Time  // time of the next reply of the table
 }
 
 const answerTime = qp.Time(5e6) // from a question to its answer

@@ -76,7 +76,7 @@ func TestRearm(t *testing.T) {
 	x := receiver(t, e, verbs.RC)
 	e.now = 1_000_000
 	for _, s := range []struct {
-		after, deadline qp.Time // since the last step; of the answer, 0: it came
+		after, deadline qp.Time // time since the last step; deadline of the answer, 0: it came
 		watched         bool
 		timer           qp.Time // 0: not set
 	}{

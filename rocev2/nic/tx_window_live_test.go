@@ -20,7 +20,7 @@ import (
 // slowed is what happened at a link that became tenfold slower under an engine's load.
 type slowed struct {
 	before, after float64         // share of the link that was used
-	queue         []time.Duration // after, sorted: what waited, as time at the rate
+	queue         []time.Duration // sorted queueing times after the change, as time at the rate
 	drops         uint32
 	done          []int // messages of each queue pair in all
 }

@@ -28,7 +28,7 @@ type loopback struct {
 	pd         *PD
 	cq         *CQ
 	region     verbs.MR
-	memory     []byte // of region
+	memory     []byte // memory of region
 	rand       *rand.Rand
 	link       link
 	qps        []*QP // the requesters
@@ -37,7 +37,7 @@ type loopback struct {
 	iterations int
 	encrypt    func(x, y *QP)    // called with the two of a pair before they are connected; nil: they are plain
 	attr       func(*verbs.Attr) // changes the attributes of queue pairs before they are connected; may be nil
-	built      qp.Time           // when the packets were built that are in the engine's loopback
+	built      qp.Time           // build time of the packets that are in the engine's loopback
 }
 
 // link is what lies between the engine and itself.
@@ -45,20 +45,20 @@ type link struct {
 	loss   float64 // share of the packets that are lost
 	rate   uint64  // bit/s; 0: no time passes
 	delay  time.Duration
-	frames int                // that the receiver has; 0: any number
-	tap    func(frame []byte) // sees what was sent, lost or not; may be nil
+	frames int                // frames that the receiver has; 0: any number
+	tap    func(frame []byte) // observer of all sent frames, lost or not; may be nil
 
 	jitter     time.Duration // the most that a packet takes longer: packets overtake each other
 	duplicates float64       // share of the packets that arrive twice
 	stamps     bool          // packets have T1 of a stamp, on the clock of the stamps
 
-	free    qp.Time // when the last packet has left
+	free    qp.Time // time at which the last packet has left
 	packets []packet
-	dropped int // because the receiver had no frame
+	dropped int // packets dropped because the receiver had no frame
 }
 
 type packet struct {
-	at   qp.Time // when it arrives
+	at   qp.Time // arrival time
 	b    []byte
 	meta rxMeta
 }

@@ -56,23 +56,23 @@ type Config struct {
 
 	Paths int    // UDP source ports in use, 1..64 (16)
 	Rails int    // interfaces that the paths are on, in turn, 1..8 and at most Paths (1)
-	Seed  uint64 // of the choice of ports; any value
+	Seed  uint64 // seed for the choice of ports; any value
 
 	Tries         int  // transmissions of one packet before the queue pair fails, 1..255 (16)
 	NotReadyTries int  // refusals of one notification before its message fails, 1..65535 (1000)
-	NotReadyDelay Time // until a refused notification is repeated (100 us)
-	InitialRTO    Time // before the first RTT sample (4 ms)
-	MinRTO        Time // without later answers of the same path (1 ms)
+	NotReadyDelay Time // time until a refused notification is repeated (100 us)
+	InitialRTO    Time // RTO before the first RTT sample (4 ms)
+	MinRTO        Time // RTO without later answers of the same path (1 ms)
 	MinReorder    Time // the least time that reordering may take (20 us)
 	MinQueueing   Time // the least delay of a queue that shrinks the window of a path (MinReorder)
 
 	Memory mem.Memory
-	Queues *Queues // or nil: every notification is refused
+	Queues *Queues // queues of notifications; nil: every notification is refused
 	// Deliver takes the notifications in place of Queues, or is nil. It returns 0, or why it takes
 	// none: after ONakNotReady the source repeats it.
 	Deliver  func(queue uint32, n Notification) rocev2.ONakCode
-	Complete func(verbs.Completion) // or nil; called in the engine's thread
-	Count    *Counters              // or nil; shared by the queue pairs of an engine
+	Complete func(verbs.Completion) // callback of completions, or nil; called in the engine's thread
+	Count    *Counters              // counters, or nil; shared by the queue pairs of an engine
 }
 
 // PayloadForMTU returns the largest Config.Payload whose packets fit an interface of mtu bytes of IP,

@@ -7,8 +7,8 @@ type Counters struct {
 	// Source.
 	SentPackets   uint64 // OWRITE, OREAD_REQ and ONOTIFY, with retransmissions
 	SentBytes     uint64 // payload of OWRITE
-	Resent        uint64 // of SentPackets
-	Probes        uint64 // of Resent, on suspicion
+	Resent        uint64 // packets of SentPackets that were sent before
+	Probes        uint64 // packets of Resent that were sent on suspicion
 	Answered      uint64 // packets whose answer is known, each once
 	Repeated      uint64 // answers for a packet that was answered before
 	LostReorder   uint64 // packets found lost by a later answer of the same path

@@ -10,7 +10,7 @@ const idWindowSize = 2 * MaxMessages
 // for each source and QPN (S3.5).
 type idWindow struct {
 	bits [idWindowSize / 64]uint64
-	next uint32 // after the highest id notified
+	next uint32 // ID after the highest one notified
 }
 
 // has reports whether the message was notified. An id from before the window was: its source

@@ -17,7 +17,7 @@ import (
 func TestOAckPerPath(t *testing.T) {
 	const packets = 40 // of one message, on several paths
 	for name, c := range map[string]struct {
-		arrive func(p []rocev2.Packet) []rocev2.Packet // what arrives of the packets, and in which order
+		arrive func(p []rocev2.Packet) []rocev2.Packet // selects the packets that arrive, and their order
 		first  rocev2.PSN
 		oacks  func(p []rocev2.Packet) int
 	}{

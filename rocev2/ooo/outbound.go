@@ -12,7 +12,7 @@ import "github.com/softroce/softroce-xdp/rocev2"
 type Outbound struct {
 	rocev2.Datagram
 	PayloadLen int  // bytes, without pad
-	Rail       int  // by which it leaves: an interface of several
+	Rail       int  // rail by which it leaves: an interface of several
 	Again      bool // a retransmission
 	Probe      bool // a retransmission of a packet that may still be answered: no sign of loss
 

@@ -14,9 +14,9 @@ package ooo
 // slow link from taking the whole window of the queue pair.
 type pathWindow struct {
 	size    int32 // packets, in units of 1/windowUnit
-	started Time  // of the round
+	started Time  // start of the round
 	least   Time  // RTT of the round
-	samples int32 // of the round
+	samples int32 // samples of the round
 	steady  bool  // the first queueing delay was seen
 	marked  bool  // a packet of the round arrived with CE
 	used    bool  // the window was full in the round

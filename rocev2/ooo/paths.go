@@ -32,7 +32,7 @@ var noPath = pathRef{index: MaxPaths}
 type path struct {
 	rtt        rtt
 	newest     Time // send time of the latest packet of this path that is answered
-	silence    Time // when a packet of this path was last lost while nothing was answered
+	silence    Time // last loss of a packet of this path while nothing was answered
 	head, tail int32
 	inFlight   int32
 	window     pathWindow
@@ -49,8 +49,8 @@ type paths struct {
 	list   []path
 	rails  []railState
 	all    rtt
-	newest Time   // as in path, of all
-	loss   uint32 // of all paths, recent
+	newest Time   // send time of the latest packet of any path that is answered
+	loss   uint32 // recent share of all paths, of lossUnit
 	slack  Time   // the least queueing delay that shrinks a window
 	rand   rand.PCG
 }

@@ -17,7 +17,7 @@ type QP struct {
 	rcv   receiver
 	ended bool
 	turn  uint8 // a bit for each rail: READ responses were first when it was last asked
-	rail  int   // that NextData has asked last
+	rail  int   // rail of the last call of NextData
 }
 
 // Errors of Post.

@@ -20,13 +20,13 @@ type railState struct {
 	idle fifo[pathRef] // answered without queueing
 
 	burst     pathRef // path of the latest new packet
-	burstAt   Time    // when the first of the packets that follow each other on it was sent
+	burstAt   Time    // send time of the first of the packets that follow each other on the path
 	burstLeft int     // packets that may follow at that moment
 
-	trials  uint8 // that were lost in a row, at most maxTrialShift; 0: the rail is in use
-	since   Time  // when the latest was found lost
-	pause   Time  // between two of them
-	trialAt Time  // when the next one may be sent
+	trials  uint8 // trials that were lost in a row, at most maxTrialShift; 0: the rail is in use
+	since   Time  // time at which the latest trial was found lost
+	pause   Time  // pause between two trials
+	trialAt Time  // earliest time of the next trial
 }
 
 // goodOn reports whether a path of the rail is good.

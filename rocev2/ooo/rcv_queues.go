@@ -12,7 +12,7 @@ import (
 type Notification struct {
 	QPN        uint32 // the local queue pair, and so the source
 	Message    uint32 // id, unique among recent messages of the queue pair
-	Descriptor uint64 // what the source passed to Post
+	Descriptor uint64 // descriptor that the source passed to Post
 	Length     uint32 // bytes
 	Solicited  bool
 }

@@ -10,11 +10,11 @@ type answer struct {
 	code      rocev2.ONakCode
 	congested bool
 	port      uint16 // the path of the packet; the response takes it, too
-	rail      uint8  // also
+	rail      uint8  // number of the rail of the answer
 	psn       rocev2.PSN
 	message   uint32
 	echoUs    uint32
-	oeth      rocev2.OETHFields // of an OREAD_REQ
+	oeth      rocev2.OETHFields // header of an OREAD_REQ
 	own       bool              // an OACK of a retransmission or a duplicate: its echo tells which one arrived
 }
 
@@ -22,7 +22,7 @@ type answer struct {
 // paced. If it is full a response is lost, which its source finds out by time.
 type responseQueue struct {
 	acks  fifo[answer]
-	reads []fifo[answer] // of each rail
+	reads []fifo[answer] // READs of each rail
 }
 
 func (b *responseQueue) init(c *Config) {

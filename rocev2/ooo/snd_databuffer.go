@@ -31,15 +31,15 @@ type packet struct {
 	notBefore    Time
 	psn          rocev2.PSN
 	id           uint32 // message
-	index        uint32 // of the packet in the message
-	next, prev   int32  // in the list of the path, positions in the ring; -1: none
+	index        uint32 // index of the packet in the message
+	next, prev   int32  // neighbours in the list of the path, positions in the ring; -1: none
 	path         pathRef
 	pathBefore   pathRef
 	kind         packetKind
 	state        packetState
 	tries        uint8
-	probes       uint8 // since it was last found lost
-	suspect      bool  // to be probed
+	probes       uint8 // probes since the packet was last found lost
+	suspect      bool  // a probe of the packet is due
 	credited     bool  // the answer counts for its path; see credit
 }
 
@@ -51,7 +51,7 @@ type dataBuffer struct {
 	una      rocev2.PSN
 	next     rocev2.PSN
 	limit    rocev2.PSN // the first PSN that the target does not accept yet
-	window   int        // of the target
+	window   int        // window of the target
 	open     int        // packets that are not answered
 	inFlight int        // the most of these
 	lost     fifo[rocev2.PSN]

@@ -11,9 +11,9 @@ type sender struct {
 	packets  dataBuffer
 	paths    paths
 	loss     lossState
-	now      Time // of the last call
+	now      Time // time of the last call
 
-	stampOffset Time // see SetStampOffset
+	stampOffset Time // offset set by SetStampOffset
 }
 
 func (s *sender) init(q *QP) {

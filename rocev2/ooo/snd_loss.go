@@ -27,8 +27,8 @@ import (
 type lossState struct {
 	tolerance  Time // a factor, in toleranceUnit
 	backoff    uint
-	backedOff  Time // when backoff last grew, or would have
-	silences   int  // how often that was since the last answer
+	backedOff  Time // last growth of backoff, or the time at which it would have grown
+	silences   int  // number of silences since the last answer
 	lastAnswer Time
 
 	credit   int // packets sent, as far as probes may be sent for them

@@ -24,7 +24,7 @@ type message struct {
 	id          uint32
 	remaining   uint32 // bytes that are in no packet yet
 	source      uint64 // address of the next packet's data: local of a WRITE, remote of a READ
-	target      uint64 // where the next packet's data goes
+	target      uint64 // address of the next packet's data at the target
 	mtu         uint32
 	outstanding uint32 // packets that are not answered
 	queue       uint32 // notification receive queue
@@ -39,7 +39,7 @@ type message struct {
 	next       uint32 // index of the next packet
 	count      uint32 // packets
 	length     uint32
-	local      uint64 // of the first byte
+	local      uint64 // address of the first byte
 	remote     uint64
 	lkey, rkey uint32
 	wrid       uint64
@@ -48,8 +48,8 @@ type message struct {
 // suspension is the suspension buffer: a ring of messages by id.
 type suspension struct {
 	ring    []message
-	nextID  uint32 // of the next message
-	sendID  uint32 // of the message that is being sent; nextID: none
+	nextID  uint32 // ID of the next message
+	sendID  uint32 // ID of the message that is being sent; nextID: none
 	oldest  uint32 // id of the oldest entry in use; nextID: none
 	pending fifo[uint32]
 }

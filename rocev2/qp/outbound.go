@@ -22,9 +22,9 @@ type Outbound struct {
 	Missed     uint16   // our lost packets that this packet reveals; 0 for a READ request, whose response was lost
 	AH         verbs.AH // UD, otherwise nil
 
-	source Source // of SetSource
+	source Source // source given to SetSource
 	by     mem.Transform
-	done   bool // by has been used
+	done   bool // the transform was used
 
 	fill filler
 	wqe  uint32 // index of the work request or READ, for the filler

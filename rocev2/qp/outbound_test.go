@@ -13,7 +13,7 @@ import (
 // capitals writes letters as capitals, and records where they came from.
 type capitals struct {
 	calls   int
-	inPlace bool // of the last call
+	inPlace bool // inPlace of the last call
 }
 
 func (c *capitals) Put(dst, src []byte) {

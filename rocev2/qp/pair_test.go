@@ -21,15 +21,15 @@ type pair struct {
 	t      testing.TB
 	now    Time
 	side   [2]*pairSide
-	delay  Time    // of the path, one direction
-	each   Time    // between two packets of one side
+	delay  Time    // delay of the path, one direction
+	each   Time    // time between two packets of one side
 	late   [2]Time // packets to a side arrive no earlier
 	flight []flying
-	drop   func(from int, p *rocev2.Packet) bool // or nil
-	unruly *rand.Rand                            // or nil: doubles and delays packets
+	drop   func(from int, p *rocev2.Packet) bool // chooses the packets that are dropped; or nil
+	unruly *rand.Rand                            // source of randomness that doubles and delays packets; or nil
 	out    Outbound
 
-	exact        bool // what arrives may be forged (ReceiveExact)
+	exact        bool // arriving packets may be forged (ReceiveExact)
 	noDelayedAck bool // the responders send an ACK only when a packet requests it, as rxe does
 }
 
@@ -39,7 +39,7 @@ type pairSide struct {
 	cq, rq testCQ
 	count  Counters
 	events []verbs.EventType
-	free   Time // when the wire is free
+	free   Time // time at which the wire is free
 	data   int  // data packets sent
 }
 

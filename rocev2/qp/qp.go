@@ -32,16 +32,16 @@ type Config struct {
 	MaxInline           int
 
 	SendCQ CompletionQueue
-	Count  *Counters // which queue pairs may share
+	Count  *Counters // counters, which queue pairs may share
 	Memory mem.Memory
 
-	MaxRecv, MaxRecvSGE int // see MaxSend
+	MaxRecv, MaxRecvSGE int // entries of the receive queue, and SGEs of each; limits as for MaxSend
 
 	RecvCQ  CompletionQueue
-	SRQ     *SRQ                  // or nil
-	Reorder *ReorderPool          // for out-of-order packets; nil: a pool of its own, when needed
-	Notify  func(verbs.EventType) // or nil; called in the engine's thread
-	First   func()                // or nil; called once after RESET, with the first request, in any state
+	SRQ     *SRQ                  // shared receive queue, or nil
+	Reorder *ReorderPool          // pool for out-of-order packets; nil: a pool of its own, when needed
+	Notify  func(verbs.EventType) // callback of events, or nil; called in the engine's thread
+	First   func()                // callback, or nil; called once after RESET, with the first request, in any state
 
 	// Receives is called when a message needs a receive and none is queued; nil if nobody has others. It
 	// may call PostRecv of the queue pair or of the SRQ, and nothing else of them.
@@ -55,15 +55,15 @@ type QP struct {
 	attr  attributes
 	state verbs.State
 
-	queued          bool    // in a queue of flight
+	queued          bool    // the queue pair is in a queue of flight
 	exact           bool    // the packet that is being received may be forged (exact.go)
-	inflightPackets uint32  // this queue pair's part of flight.packets
-	inflightBytes   uint32  // and of flight.bytes
-	longInflight    uint32  // of inflightPackets: those up to the end of the last long READ
-	flight          *Flight // or nil
+	inflightPackets uint32  // packets of this queue pair in flight.packets
+	inflightBytes   uint32  // bytes of this queue pair in flight.bytes
+	longInflight    uint32  // packets of inflightPackets up to the end of the last long READ
+	flight          *Flight // flight of the destination, or nil
 
 	wantPackets, wantSize uint32 // queued: the room that the next packets need
-	next, prev            *QP    // in the queue of flight
+	next, prev            *QP    // neighbours in the queue of flight
 
 	req requester
 	rsp responder

@@ -19,11 +19,11 @@ type ReorderPool struct {
 	allowed   int // buffers that may still be allocated
 	allocated int
 
-	// Of a share.
+	// Pool that a share belongs to.
 	whole *ReorderPool // nil: this is a whole pool
 	inUse int
 
-	// Of a whole pool.
+	// Number of peers of a whole pool.
 	peers  int // shares with packets
 	queues int // queue pairs with packets
 }

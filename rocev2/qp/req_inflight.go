@@ -37,7 +37,7 @@ type Flight struct {
 
 	window       uint64 // bytes, 0 = no limit
 	bytes        uint64 // frames of SEND and WRITE outstanding
-	answeredAt   Time   // when packets outstanding were last acknowledged
+	answeredAt   Time   // last acknowledgement of outstanding packets
 	bypassWindow bool   // window and queue do not apply to the packets sent now
 
 	short, long flightQueue

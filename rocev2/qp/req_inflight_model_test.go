@@ -16,18 +16,18 @@ type flightModel struct {
 	t       *rapid.T
 	f       *Flight
 	qps     []*QP
-	reads   []bool   // what messages are READs, and how long messages are
+	reads   []bool   // kinds of messages, READ or not, and their lengths
 	sizes   []uint32 // packets
 	want    []wanted // the current message of each queue pair
-	queue   [2][]*QP // who should be queued: in the short queue, in the long one
-	served  *QP      // as the rules have it, and for which class
+	queue   [2][]*QP // expected queues: the short one, the long one
+	served  *QP      // queue pair that the rules serve, and for which class
 	serves  int
 	burst   int    // packets that the queue pair being served may still send
-	longest uint32 // of the long READs so far
+	longest uint32 // longest of the long READs so far
 	ending  bool   // no more messages
 
-	// For each queue since it has not been empty: packets admitted from the other queue more
-	// than from this one.
+	// Packets admitted from the other queue more than from this one, for each queue since it
+	// has not been empty.
 	passed [2]int
 }
 

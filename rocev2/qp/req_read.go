@@ -21,7 +21,7 @@ import (
 type readList struct {
 	first, last uint32 // indices
 	n           uint32
-	requested   uint32 // how many have again set
+	requested   uint32 // number of READs that have again set
 }
 
 func (l *readList) add(r *requester, i uint32) {

@@ -25,9 +25,9 @@ func (r *rtt) sample(t Time) {
 // it responds.
 type destState struct {
 	rtt         rtt
-	repair      rtt     // of READs of missing data, see sampleRepair
-	newestAcked [2]Time // when the newest packet with a response was sent, by answerKind
-	probedAt    Time    // when a queue pair last sent again without evidence of loss
+	repair      rtt     // RTT of READs of missing data, see sampleRepair
+	newestAcked [2]Time // send time of the newest packet with a response, by answerKind
+	probedAt    Time    // last time that a queue pair sent again without evidence of loss
 }
 
 // sampleRTT adds the RTT of the timed packet to the queue pair's and the destination's

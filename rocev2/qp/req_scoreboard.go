@@ -7,10 +7,10 @@ package qp
 type scoreboard struct {
 	base          uint64 // sndUna
 	sacked        bitmap // the peer has buffered it
-	lost          bitmap // to be sent again
-	retransmitted bitmap // was sent again since
+	lost          bitmap // packets to be sent again
+	retransmitted bitmap // packets that were sent again since
 
-	// For retransmitted packets: the ordinal number of the retransmission, and sndMax at that
+	// Retransmitted packets: the ordinal number of the retransmission, and sndMax at that
 	// time. Packets that were sent later and have arrived reveal a second loss.
 	order       uint32
 	latestOrder uint32 // the largest order of a packet received

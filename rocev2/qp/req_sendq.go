@@ -19,12 +19,12 @@ type wqe struct {
 	va          uint64
 	swapAdd     uint64
 	compare     uint64
-	first       uint64 // its first packet
+	first       uint64 // position of its first packet
 	requestedAt Time   // READ, ATOMIC: when it was last requested again
 	length      uint32 // bytes of the message
 	packets     uint32 // PSNs; 0 for a local operation
 	rkey        uint32
-	imm         uint32 // or the key to invalidate
+	imm         uint32 // immediate data, or the key to invalidate
 	ssn         uint32
 	op          verbs.Op
 	flags       verbs.Flags
@@ -35,7 +35,7 @@ type wqe struct {
 	hasGaps     bool         // READ: x.arrived is in use
 	onePacket   bool         // READ: the last request was a probe for one packet
 	timed       bool         // READ: the response to the last request gives an RTT of a repair
-	internal    bool         // of PostInternal: the completion goes to x.sink
+	internal    bool         // WQE made by PostInternal: the completion goes to x.sink
 
 	// READ: the progress, in packets of the response.
 	received    uint32 // all packets before it were received
@@ -56,7 +56,7 @@ type extra struct {
 	ah      verbs.AH
 	qpn     uint32 // UD: of the destination
 	qkey    uint32
-	sink    CompletionQueue // of PostInternal
+	sink    CompletionQueue // queue given to PostInternal
 }
 
 func (w *wqe) end() uint64 { return w.first + uint64(w.packets) }

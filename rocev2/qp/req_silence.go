@@ -22,9 +22,9 @@ const (
 
 // silence is the state shared by all queue pairs of a destination.
 type silence struct {
-	responseAt Time // when a queue pair last got a response
-	linkUpAt   Time // when the link to the destination came up, or 0
-	since      Time // when the silence was detected, or 0
+	responseAt Time // last time that a queue pair got a response
+	linkUpAt   Time // time at which the link to the destination came up, or 0
+	since      Time // time at which the silence was detected, or 0
 	ended      bool // a response ended the silence, see Flight.SilenceEnded
 }
 

@@ -27,9 +27,9 @@ const (
 // double while no response arrives, the ACK timeout up to four times. The clause allows
 // that (T_tr to 4 T_tr).
 type rtoState struct {
-	rnrUntil        Time   // or 0
-	since           Time   // since when a response is due, or 0: the last progress, timeout or first packet
-	dueSince        Time   // as since, but timeouts do not change it; without requests: when the last one ended
+	rnrUntil        Time   // end of the pause after an RNR NAK, or 0
+	since           Time   // beginning of the time that a response is due, or 0: the last progress, timeout or first packet
+	dueSince        Time   // copy of since that timeouts do not change; without requests: end of the last one
 	probeNotBefore  Time   // the probe was postponed until then, or 0
 	requestedBefore uint64 // a packet with AckReq covers all packets before this one
 	expectedBefore  uint64 // a response is due, now or later, for all packets before this one

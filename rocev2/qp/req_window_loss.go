@@ -35,7 +35,7 @@ const (
 // doubles each round trip until the first loss.
 type window struct {
 	size      uint32
-	ssthresh  uint32 // below it the window doubles each round trip
+	ssthresh  uint32 // size below which the window doubles each round trip
 	ackedRest uint32 // packets acknowledged since the last increase
 	lossFree  uint32 // packets since the last loss
 	undoSize  uint32 // size before onSilence

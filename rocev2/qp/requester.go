@@ -29,7 +29,7 @@ type requester struct {
 	tail uint32 // the next one to be posted
 	ssn  uint32 // SSN of the next message, see req_credit.go
 
-	internals uint32 // of PostInternal in the queue
+	internals uint32 // requests of PostInternal in the queue
 
 	sndUna, sndNxt, sndMax uint64
 
@@ -38,7 +38,7 @@ type requester struct {
 	window       window
 	reads        readList
 	scoreboard   *scoreboard // Selective: the packets received after sndUna, or nil
-	rnrSlowStart uint64      // after an RNR NAK: limit of packets after sndUna; 0: none
+	rnrSlowStart uint64      // limit of packets after sndUna, following an RNR NAK; 0: none
 
 	rto    rtoState
 	now    Time // time of the last call, for fillPayload
@@ -52,7 +52,7 @@ type requester struct {
 
 	firstSlot [1]wqe // the ring while one work request is enough
 
-	nakAt             Time // when the last NAK PSN was handled, and its packet
+	nakAt             Time // time of the last handled NAK PSN, and its packet
 	nakFor            uint64
 	recoveryPoint     uint64 // sndMax when the last loss was detected
 	tlpPSN            uint64 // the packet of the last probe

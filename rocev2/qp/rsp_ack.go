@@ -23,9 +23,9 @@ const noCredits = rocev2.Syndrome(rocev2.CreditInvalid)
 type ackState struct {
 	acked     rocev2.PSN // the last PSN that was acknowledged
 	ackDue    bool       // an ACK is due
-	repeatDue bool       // also if it repeats the last one, which may be lost
+	repeatDue bool       // an ACK is due even if it repeats the last one, which may be lost
 	unacked   uint16     // packets accepted since the last response
-	deadline  Time       // when an ACK is due at the latest, or 0
+	deadline  Time       // latest time at which an ACK is due, or 0
 
 	// A NAK was decided and no expected packet has arrived since: the same gap gets no
 	// second NAK (IBTA 9.7.5.2). nakDue: it has not been sent yet.

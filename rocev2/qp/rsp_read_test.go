@@ -238,7 +238,7 @@ func TestResponderMissed(t *testing.T) {
 		selective bool
 		again     int // packets sent again
 		missed    uint16
-		atFirst   uint16 // of these, revealed by the first packet
+		atFirst   uint16 // missed packets that the first packet revealed
 	}{
 		{"one", packets, 2, 1, false, 1, 1, 1},
 		{"three in a row", packets, 2, 3, false, 3, 3, 3},

@@ -85,7 +85,7 @@ type recvBuffer struct {
 	id    uint64
 	sgl   []verbs.SGE
 	room  uint64 // remaining bytes of the list
-	off   uint32 // in sgl[at]
+	off   uint32 // offset in sgl[at]
 	at    int32
 	taken bool
 }

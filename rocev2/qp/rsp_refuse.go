@@ -37,8 +37,8 @@ func verdictOf(f mem.Fault) verdict {
 // fatalNAKs are the consequences of each verdict (IBTA 9.9.3, classes A and C).
 var fatalNAKs = [...]struct {
 	code   rocev2.NAKCode
-	status verbs.Status    // of the receive in progress
-	event  verbs.EventType // if no receive is in progress
+	status verbs.Status    // status of the receive in progress
+	event  verbs.EventType // event if no receive is in progress
 }{
 	badRequest: {rocev2.NAKInvalidRequest, verbs.StatusRemoteInvalidRequest, verbs.EventQPRequest},
 	tooLong:    {rocev2.NAKInvalidRequest, verbs.StatusLocalLength, verbs.EventQPRequest},

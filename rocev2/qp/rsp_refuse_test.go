@@ -50,7 +50,7 @@ func TestRefusals(t *testing.T) {
 		setup  func(*target)
 		in     []dg
 		nak    rocev2.NAKCode
-		status verbs.Status // of the first receive; WRFlushed if it was not touched
+		status verbs.Status // status of the first receive; WRFlushed if it was not touched
 		event  verbs.EventType
 	}{
 		// The order of opcodes (IBTA 9.7.4.1).

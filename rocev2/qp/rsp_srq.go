@@ -9,7 +9,7 @@ type SRQConfig struct {
 	PD     uint32                // protection domain of the buffers
 	Max    int                   // largest number of work requests
 	MaxSGE int                   // largest number of elements of one
-	Notify func(verbs.EventType) // gets EventSRQLimit; or nil; called in the engine's thread
+	Notify func(verbs.EventType) // callback of EventSRQLimit, or nil; called in the engine's thread
 }
 
 // SRQ is a shared receive queue (IBTA 10.2.9): queue pairs of one thread take their

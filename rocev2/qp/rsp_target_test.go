@@ -37,7 +37,7 @@ type target struct {
 	count  Counters
 	events []verbs.EventType
 	now    Time
-	psn    rocev2.PSN // of the next request
+	psn    rocev2.PSN // PSN of the next request
 	answer Outbound   // reused like the engine's
 	frame  []byte
 }

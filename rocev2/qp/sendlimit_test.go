@@ -33,7 +33,7 @@ func TestSendLimit(t *testing.T) {
 	cases := []struct {
 		want SendLimit
 		do   func(x *source)
-		lift func(x *source) // afterwards it is NotLimited; nil: not tested
+		lift func(x *source) // function after which the limit is NotLimited; nil: not tested
 	}{
 		{LimitState, func(x *source) { x.post(verbs.OpWrite, 1, 0); x.q.fail(x.now, 0) }, nil},
 		{LimitNoWork, func(*source) {}, func(x *source) { x.post(verbs.OpWrite, 1, 0) }},

@@ -30,7 +30,7 @@ type Conn struct {
 	qp            verbs.QP
 	id            cm.ID
 	local, remote Addr
-	private       []byte // of the peer
+	private       []byte // private data of the peer
 
 	recvMem  buffers
 	recvs    []*Message
@@ -48,13 +48,13 @@ type Conn struct {
 	released    chan struct{} // closed: the communication manager has reported the end
 
 	mu         sync.Mutex
-	err        error // why dead is closed
+	err        error // reason why dead is closed
 	isUp       bool
 	isReleased bool
 	isGone     bool // the QPN is free again
-	isClosed   bool // by the application, and its memory is released
+	isClosed   bool // the application has closed the connection, and its memory is released
 	closing    atomic.Bool
-	hungUp     error       // what Disconnect has returned in drain; errNotYet: it was not called
+	hungUp     error       // result of Disconnect in drain; errNotYet: it was not called
 	flushed    atomic.Bool // a request was flushed, and the device is asked why
 }
 

@@ -13,7 +13,7 @@ import (
 // Destination is a member of the group of a Distribution.
 type Destination struct {
 	QP     verbs.QP // own queue pair, RC, that is connected to the destination: Conn.QP
-	Memory Remote   // at the destination, at least as long as the distribution region
+	Memory Remote   // memory at the destination, at least as long as the distribution region
 }
 
 // Distribution is memory whose data the NIC forwards (S2.7): a WRITE of a peer to it goes on to the

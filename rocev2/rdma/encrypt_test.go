@@ -144,7 +144,7 @@ func TestEncryptionRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		dial, listen []rdma.Option
-		want         string // in the error of Dial, or in the reason of the peer
+		want         string // part of the error of Dial, or of the reason of the peer
 	}{
 		{"plain server", with(knows(a, b)), nil, rdma.ErrNotEncrypted.Error()},
 		{"plain client", nil, with(knows(b, a)), "takes encrypted connections only"},

@@ -21,10 +21,10 @@ type host struct {
 	session cm.Session
 
 	mu        sync.Mutex
-	ended     error // why the device has ended
+	ended     error // reason why the device has ended
 	handlers  map[cm.ID]handler
 	listeners map[mad.ServiceID]requestQueue
-	early     map[cm.ID][]cm.Event // of IDs whose handler is not known yet
+	early     map[cm.ID][]cm.Event // events of IDs whose handler is not known yet
 }
 
 // handler gets the events of an ID, in order, from the goroutine of the host. It does not block.

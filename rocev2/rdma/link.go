@@ -26,7 +26,7 @@ type Link struct {
 	qp            verbs.QP
 	id            cm.ID
 	local, remote Addr
-	private       []byte // of the peer
+	private       []byte // private data of the peer
 
 	established chan struct{} // closed: both ends are connected, or never will be
 	reply       chan cm.Event // Connect: Reply or Failed

@@ -27,7 +27,7 @@ type Listener struct {
 	service mad.ServiceID
 
 	mu      sync.Mutex
-	waiting []*Request    // not taken by Next
+	waiting []*Request    // requests that Next has not taken
 	more    chan struct{} // signalled when waiting has grown
 	done    chan struct{} // closed: err is set
 	err     error

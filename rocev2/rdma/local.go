@@ -124,7 +124,7 @@ func (h *host) checkRoute(ctx context.Context, e ends) error {
 type place struct {
 	addr     netip.Addr // unspecified: every address of the device
 	port     uint16
-	loopback bool // only requests of the device itself, at any of its addresses
+	loopback bool // requests of the device itself only, at any of its addresses
 }
 
 // findPlace returns the place of the first address of a list that the device has, or an error.

@@ -60,7 +60,7 @@ func newRouted() *routed {
 func TestFindEnds(t *testing.T) {
 	for _, c := range []struct {
 		local, peer string
-		from, to    string // with an error: to is a part of it
+		from, to    string // addresses of both ends; with an error, to is a part of it
 	}{
 		{"", "192.0.2.2", "192.0.2.1", "192.0.2.2"},
 		{"192.0.2.7", "192.0.2.2", "192.0.2.7", "192.0.2.2"},
@@ -141,7 +141,7 @@ func TestFindPlace(t *testing.T) {
 	for _, c := range []struct {
 		list []netip.AddrPort
 		addr string
-		want string // of the requests "from>to" below, those that are taken
+		want string // requests "from>to" of the list below that are taken
 	}{
 		{at("::"), "::", "remote own"},
 		{at("0.0.0.0"), "0.0.0.0", "remote own"},

@@ -14,7 +14,7 @@ import (
 type slowDevice struct {
 	verbs.Device
 	begun, answer chan struct{} // Deregister closes begun, and waits for answer
-	calls         []string      // of one goroutine at a time
+	calls         []string      // calls by one goroutine at a time
 }
 
 func (d *slowDevice) Alloc(n int) ([]byte, error) { return make([]byte, n), nil }

@@ -20,7 +20,7 @@ type Op struct {
 	comp verbs.Completion
 
 	mu   sync.Mutex
-	over chan struct{} // of Done; nil before the first one
+	over chan struct{} // channel of Done; nil before the first call
 	to   []byte        // READ: where the slot's buffer is copied to on completion, if somebody still waits
 }
 
@@ -78,17 +78,17 @@ func (o *Op) err(ctx context.Context) error {
 type slot struct {
 	index uint64
 	wr    verbs.SendWR
-	sge   [1]verbs.SGE // of its buffer
+	sge   [1]verbs.SGE // SGE of its buffer
 	op    *Op
 }
 
 // sends are the operations of a connection.
 type sends struct {
 	slots  []slot
-	idle   chan *slot   // has room for all
+	idle   chan *slot   // idle slots; the capacity is the number of all slots
 	open   atomic.Int32 // operations posted and not completed
 	inline int          // bytes that need no buffer
-	size   int          // of a slot's buffer
+	size   int          // bytes of a slot's buffer
 	mem    buffers      // made when the first operation needs one
 }
 

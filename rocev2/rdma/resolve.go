@@ -17,7 +17,7 @@ import (
 // Service is a UD queue pair that Resolve has found.
 type Service struct {
 	verbs.Endpoint        // Addr, QPN and QKey of the peer, for an address handle and work requests
-	Private        []byte // of the peer, padded with zeros
+	Private        []byte // private data of the peer, padded with zeros
 }
 
 // Resolve asks the peer at "host:port" for the UD queue pair that it announces there (SIDR). If

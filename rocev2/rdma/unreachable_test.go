@@ -20,7 +20,7 @@ func TestServerError(t *testing.T) {
 	dir := t.TempDir()
 	for name, x := range map[string]struct {
 		iface    string
-		attached string // its state
+		attached string // state of the attached interface
 		err      error
 		is       error
 		text     string

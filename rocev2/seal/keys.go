@@ -53,8 +53,8 @@ func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(secret)")
 // Keys are the result of a handshake at one end.
 type Keys struct {
 	Suite   Suite
-	Send    Secret // of the packets that this end sends
-	Receive Secret // of the packets that it receives
+	Send    Secret // secret of the packets that this end sends
+	Receive Secret // secret of the packets that this end receives
 }
 
 // Lengths of the parts that sealing adds to a payload, in bytes.

@@ -49,7 +49,7 @@ type Binding struct {
 // Accepted is what the message around an answer says of the responder. The answer authenticates it.
 type Accepted struct {
 	QPN uint32 // queue pair of the responder
-	PSN uint32 // with which the initiator starts to send, 24 bits
+	PSN uint32 // PSN of the initiator's first packet, 24 bits
 }
 
 // payload is the encrypted part of an answer.

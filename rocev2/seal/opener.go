@@ -75,7 +75,7 @@ type Opener struct {
 	previous *receiveKey // nil: none, or its time is over
 	present  *receiveKey
 	next     *receiveKey // nil after the last epoch
-	secret   Secret      // of the epoch after next
+	secret   Secret      // secret of the epoch after next
 	oldUntil int64       // ns: the end of the previous epoch
 	credit   uint64      // blocks opened and not yet spent on keys; at most keysAhead*keyBlocks
 	limits   Limits

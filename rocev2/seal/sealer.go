@@ -56,7 +56,7 @@ type Sealer struct {
 	_       noCopy
 	key     key
 	next    Secret
-	counter uint64 // of the last packet; the first one has 1
+	counter uint64 // counter of the last packet; the first one has 1
 	blocks  uint64 // encrypted under this key
 	limits  Limits
 	suite   Suite

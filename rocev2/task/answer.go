@@ -16,7 +16,7 @@ const AnswerLen = 8
 type Answer struct {
 	ID     ID
 	Status Status
-	Err    error // why a task of this host failed; not part of the bytes
+	Err    error // reason why a task of this host failed; not part of the bytes
 }
 
 // Append appends the bytes of the answer to b.

@@ -39,8 +39,8 @@ type Client struct {
 	lock  sync.Mutex
 	next  ID
 	calls map[ID]*call
-	slots []*call // by slot
-	err   error   // why no task can be sent any more
+	slots []*call // calls by slot
+	err   error   // reason why no task can be sent any more
 }
 
 // call is a task that was sent.
@@ -49,7 +49,7 @@ type call struct {
 	slot     int
 	sent     bool // the SEND has its completion
 	answered bool
-	answer   chan Answer // has room for one
+	answer   chan Answer // answer; the channel has room for one
 }
 
 // ErrClosed is the error of a client that was closed.

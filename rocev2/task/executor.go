@@ -57,7 +57,7 @@ func (c Config) withDefaults() (Config, error) {
 
 // Task is what an Origin executes.
 type Task struct {
-	Descriptor Descriptor // its Operands must not change until Done is called
+	Descriptor Descriptor // descriptor; its Operands must not change until Done is called
 
 	// Memory is that of this task; nil means that of the origin.
 	Memory Memory

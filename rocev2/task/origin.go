@@ -16,10 +16,10 @@ import (
 type Origin struct {
 	exec   *Executor
 	memory Memory
-	ctx    context.Context // of the kernels in execution
+	ctx    context.Context // context of the kernels in execution
 	cancel context.CancelFunc
 
-	origin // under the executor's lock, as what follows
+	origin // state guarded by the executor's lock, as the fields below
 
 	accessing int           // accesses to memory in progress
 	idle      chan struct{} // closed when the origin is closed and has no task

@@ -8,7 +8,7 @@ import "time"
 // goroutine, lock or clock. Times are since any fixed moment.
 type queue struct {
 	depth int       // tasks of an origin that have not ended
-	cores []core    // what each core does
+	cores []core    // cores with the tasks that they execute
 	ready []*origin // origins with tasks that can start, the next one first
 }
 
@@ -17,7 +17,7 @@ type origin struct {
 	window window
 	open   int    // calls of Done that are outstanding
 	fifo   []*job // tasks that can start, the oldest first
-	listed bool   // in queue.ready
+	listed bool   // the origin is in queue.ready
 	closed bool
 }
 
@@ -26,7 +26,7 @@ type job struct {
 	task    Task
 	kernel  Kernel
 	from    *Origin
-	over    bool           // its answer is known
+	over    bool           // the answer of the job is known
 	waiting []func(Answer) // Done of repetitions of its descriptor
 }
 
@@ -39,9 +39,9 @@ type core struct {
 
 // CoreCounters count what a core has done since the executor began.
 type CoreCounters struct {
-	Busy   time.Duration // with tasks, the current one included
+	Busy   time.Duration // time with tasks, the current one included
 	Tasks  uint64        // executed
-	Errors uint64        // of these, without success
+	Errors uint64        // tasks without success
 }
 
 // accept takes a task, or returns the answer to it. A nil job and a false done mean that the

@@ -19,13 +19,13 @@ const servedBytes = SlotLen + AnswerLen
 type served struct {
 	server *Server
 	index  int
-	at     int64 // where descriptor and answer are in the server's arena
+	at     int64 // offset of descriptor and answer in the server's arena
 
-	idle    bool // it has no task: its receive is posted
+	idle    bool // no task is served: the receive is posted
 	d       Descriptor
 	fetched bool         // the operands of the peer were requested, for this descriptor
 	reads   int          // READs that have not ended
-	ready   func(*Error) // what to call then
+	ready   func(*Error) // function that is called then
 
 	// Operands of the peer, and the result if it is the peer's, one behind the other in the
 	// order of the descriptor; nil for none.

@@ -93,12 +93,12 @@ type Server struct {
 	origin *Origin
 	arena  verbs.DM // descriptors and answers
 	slots  []served
-	out    []verbs.SendWR // that wait for room in the send queue
+	out    []verbs.SendWR // requests that wait for room in the send queue
 
-	waiting []*served // for memory of the peer's operands, the oldest first
+	waiting []*served // tasks that wait for memory of the peer's operands, the oldest first
 
 	lock     sync.Mutex
-	answers  []answered // from cores
+	answers  []answered // answers from cores
 	answered chan struct{}
 }
 

@@ -38,7 +38,7 @@ func (s Status) String() string {
 // Error is why a task failed.
 type Error struct {
 	Status Status
-	Reason string // what was wrong; empty if only the status is known
+	Reason string // cause; empty if only the status is known
 }
 
 func (e *Error) Error() string {

@@ -19,12 +19,12 @@ type Attr struct {
 	QKey    uint32     // UD
 	SQPSN   rocev2.PSN // first PSN of our requests
 	RQPSN   rocev2.PSN // first PSN of the peer's requests
-	Access  Access     // what the peer may do: RemoteWrite, RemoteRead, RemoteAtomic
+	Access  Access     // rights of the peer: RemoteWrite, RemoteRead, RemoteAtomic
 
 	MaxRdAtomic     uint8 // READs and ATOMICs outstanding to the peer
 	MaxDestRdAtomic uint8 // READs and ATOMICs outstanding from the peer
 	MinRNRTimer     uint8 // code of the wait in our RNR NAKs (IBTA table 45)
-	Timeout         uint8 // of ACKs: 4.096 us * 2^Timeout, 0 = none
+	Timeout         uint8 // ACK timeout: 4.096 us * 2^Timeout, 0 = none
 	RetryCnt        uint8 // 0..7
 	RNRRetry        uint8 // 0..6, 7 = without limit
 
@@ -32,7 +32,7 @@ type Attr struct {
 	// from Query; applications do not set it.
 	Selective bool
 
-	AV AddressVector // of RC and UC, from INIT to RTR
+	AV AddressVector // address vector of RC and UC, from INIT to RTR
 }
 
 // AddressVector is the way to a peer (IBTA 11.2.2.1), with the fields of IP that the

@@ -47,7 +47,7 @@ type Completion struct {
 	WRID      uint64
 	QPN       uint32 // the local queue pair
 	Status    Status
-	Op        Op   // only valid with StatusSuccess
+	Op        Op   // operation; only valid with StatusSuccess
 	Solicited bool // a receive with Solicited set by the sender, or any error
 	HasImm    bool
 	HasInv    bool // InvKey was invalidated by SEND with invalidate

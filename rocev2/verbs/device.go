@@ -41,7 +41,7 @@ type Limits struct {
 // Port is the state of the interface.
 type Port struct {
 	Active bool // the interface is up and has a carrier
-	MTU    int  // of IP packets, bytes; rocev2.PMTUOverhead of them are not payload
+	MTU    int  // MTU of IP packets, bytes; rocev2.PMTUOverhead of them are not payload
 
 	// GIDs are the addresses by GID index. An invalid address is a free index.
 	GIDs []netip.Addr

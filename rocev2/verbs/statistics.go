@@ -14,5 +14,5 @@ type Statistics interface {
 type Counter struct {
 	Name  string
 	Value uint64
-	Text  string // what is counted, for people
+	Text  string // description of the counter, for people
 }

@@ -74,7 +74,7 @@ type SendWR struct {
 	Op    Op
 	Flags Flags
 	SGL   []SGE  // data to send, or memory for the response of a READ or ATOMIC
-	Data  []byte // with Inline, instead of SGL
+	Data  []byte // payload with Inline, instead of SGL
 
 	Imm    uint32 // SEND and WRITE with immediate or notification, host order
 	InvKey uint32 // OpSendInv: the peer's rkey; OpLocalInv: a key of our own
@@ -86,7 +86,7 @@ type SendWR struct {
 
 	AH         AH // UD: the destination, with the two fields that follow
 	RemoteQPN  uint32
-	RemoteQKey uint32 // with bit 31 set, the Q_Key of the sending queue pair is sent (IBTA 10.2.5)
+	RemoteQKey uint32 // Q_Key of the peer; with bit 31 set, the Q_Key of the sending queue pair is sent (IBTA 10.2.5)
 
 	Bind Bind // OpBindWindow
 }

@@ -47,7 +47,7 @@ const (
 
 // Config says what to open. The zero value of a field means its default.
 type Config struct {
-	Ifindex int // in the network namespace of the calling thread
+	Ifindex int // index in the network namespace of the calling thread
 	Queue   int
 
 	// FrameSize is 2048 or 4096 (default). A frame receives FrameSize-256 bytes.

@@ -9,7 +9,7 @@ import "fmt"
 type rxPool struct {
 	frameSize uint64
 	lent      []bool
-	out       uint32 // how many are lent
+	out       uint32 // number of lent frames
 }
 
 func newRxPool(l layout) rxPool {
@@ -45,7 +45,7 @@ type txPool struct {
 	base, slotSize uint64
 	frameSize      uint64
 	free           []uint32 // a stack: the slot used last is still in the cache
-	frames         []uint8  // of each slot, how many are in transmission
+	frames         []uint8  // number of frames in transmission, by slot
 	lent           int      // slot, or -1
 }
 

@@ -11,10 +11,10 @@ package xsk
 type reserve struct {
 	frames []uint64 // addresses
 	size   int      // Config.RxReserve
-	hold   int      // how many Release puts here: size, or 0 after the owner fell behind
+	hold   int      // number of frames that Release puts here: size, or 0 after the owner fell behind
 	behind uint32   // frames received and not released from which on the owner has fallen behind
 	calm   uint32   // frames received since it last was
-	enough uint32   // how many of them end that
+	enough uint32   // number of calm frames that end that
 }
 
 func newReserve(l layout) reserve {

@@ -10,9 +10,9 @@ import (
 // it and to that socket's owner. A socket may have several.
 type Batch struct {
 	s     *Socket
-	descs []unix.XDPDesc // of the packets, one after the other
-	ends  []uint32       // of packet i in descs; descs[:ends[len-1]] are lent
-	gen   uint32         // grows with every Release
+	descs []unix.XDPDesc // descriptors of the packets, one after the other
+	ends  []uint32       // ends of the packets in descs; descs[:ends[len-1]] are lent
+	gen   uint32         // number of calls of Release
 }
 
 // NewBatch makes a batch for up to n frames: as many packets of one frame, or fewer

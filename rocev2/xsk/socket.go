@@ -21,7 +21,7 @@ type Socket struct {
 	busy   time.Duration
 
 	umem []byte
-	maps [4][]byte // of the rings
+	maps [4][]byte // memory of the rings
 
 	fill    producer[uint64]
 	rx      consumer[unix.XDPDesc]
@@ -34,7 +34,7 @@ type Socket struct {
 
 	bad atomic.Uint64
 
-	// Of Wait, so that it does not allocate.
+	// Argument of poll in Wait, kept so that it does not allocate.
 	wait     [2]unix.PollFd
 	drainBuf [8]byte
 
@@ -72,10 +72,10 @@ type Stats struct {
 	RxDropped      uint64 // packets without a frame to put them in, or too long
 	RxRingFull     uint64 // packets that found the rx ring full
 	RxFillEmpty    uint64 // times that the kernel found no frame
-	RxInvalidDescs uint64 // of the fill ring
-	TxInvalidDescs uint64 // of the tx ring
+	RxInvalidDescs uint64 // invalid descriptors of the fill ring
+	TxInvalidDescs uint64 // invalid descriptors of the tx ring
 	TxRingEmpty    uint64 // times that the kernel found nothing to send
-	BadDescs       uint64 // that the kernel handed us and that were not in its hands: a fault
+	BadDescs       uint64 // descriptors from the kernel that were not in its hands: a fault
 }
 
 // Stats reads the kernel's counters (XDP_STATISTICS).

@@ -23,7 +23,9 @@ import (
 // finds everything as it was.
 func TestAgentKilled(t *testing.T) {
 	const timeout = 3 * time.Second
-	l := newLab(t, labSpec{attach: []string{"--heartbeat-timeout", timeout.String(), "--rate", "1G"}})
+	// A rate that no machine reaches here: traffic that goes unpaced overtakes what waits in the pacer, which
+	// TestAgentKilledWhilePacing is about.
+	l := newLab(t, labSpec{attach: []string{"--heartbeat-timeout", timeout.String(), "--rate", "100G"}})
 	// The last rate shall be one at which something is seen within the timeout.
 	l.node[0].must(t, "policy", "set", topo.IfName, "--mode", "fixed")
 	a := l.node[0].open(t)

@@ -27,7 +27,7 @@ const leastRate = 1_000_000
 // otherLoad is other traffic in one direction.
 type otherLoad struct {
 	at     int     // bytes at once
-	factor float64 // of portRate from then on
+	factor float64 // share of portRate from then on
 }
 
 // The cases 1 and 3 of S1.6 in its own words (mode literal), from queues of real

@@ -20,7 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/rdma/compute"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -54,7 +54,7 @@ func TestComputeUnderLoss(t *testing.T) {
 	}
 	top := topo.ForTest(t, spec)
 	hosts := engines.On(t, top, "--rate", "10G", "--pacer", "none")
-	sw, err := impair.NewLoss(top)
+	sw, err := faults.NewLoss(top)
 	if err != nil {
 		t.Fatal(err)
 	}

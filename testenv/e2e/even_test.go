@@ -20,7 +20,7 @@ type fan struct {
 	t      *testing.T
 	top    *topo.Topology
 	link   float64              // bit/s
-	tables []*loader.Attachment // of each host
+	tables []*loader.Attachment // attachments of each host
 	ends   []*load.Endpoint
 	stops  [4]context.CancelFunc
 	done   [4]chan error

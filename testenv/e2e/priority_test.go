@@ -34,7 +34,7 @@ type sharedLink struct {
 	t     *testing.T
 	top   *topo.Topology
 	nodes []*node
-	regs  *loader.Attachment // of the sender
+	regs  *loader.Attachment // attachment of the sender
 	ends  [4]*load.Endpoint
 	stops [3]context.CancelFunc
 	done  [3]chan error

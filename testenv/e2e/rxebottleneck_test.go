@@ -14,8 +14,8 @@ import (
 
 // passage is what is seen of a bottleneck and of the rate towards it at one time.
 type passage struct {
-	from   time.Time // before it was looked at
-	at     time.Time // after
+	from   time.Time // time before the counters were read
+	at     time.Time // time after the counters were read
 	passed uint64    // bytes
 	drops  uint32
 	rate   uint64 // bit/s, by the sender's table

@@ -56,7 +56,7 @@ const CaseTimeout = time.Minute
 // what arrives is at fault itself.
 const mostSpoilt = 10
 
-// closing is how long it may take to read states and to remove what a case has made.
+// closing is how long it may take to end the helper, or to take the impairment away.
 const closing = time.Minute
 
 // Run runs one case; nil means that all that the case says came true, data byte for byte. After an
@@ -119,12 +119,10 @@ func (b *Bench) states() string {
 	if !b.open {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closing)
-	defer cancel()
 	var s strings.Builder
 	for _, e := range b.ends {
-		state, err := e.qp.State(ctx)
-		fmt.Fprintf(&s, "; %s's QP %d: %v", e.side.Name(), e.qp.QPN(), state)
+		a, err := e.qp.Query()
+		fmt.Fprintf(&s, "; %s's QP %d: %v", e.side.Name(), e.qp.QPN(), a.State)
 		if err != nil {
 			fmt.Fprintf(&s, " (%v)", err)
 		}
@@ -149,7 +147,7 @@ func (b *Bench) use(ctx context.Context, l Link) error {
 		}
 		b.netem = l.Netem
 	}
-	ends, err := connectPair(ctx, b.A, b.B, l, AllRights&^MWBind)
+	ends, err := connectPair(b.A, b.B, l, peerRights, nil)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
@@ -157,15 +155,13 @@ func (b *Bench) use(ctx context.Context, l Link) error {
 	return nil
 }
 
-// drop takes the link down, also after the context of a case has ended.
+// drop takes the link down.
 func (b *Bench) drop() error {
 	if !b.open {
 		return nil
 	}
 	b.open = false
-	ctx, cancel := context.WithTimeout(context.Background(), closing)
-	defer cancel()
-	return errors.Join(b.ends[0].close(ctx), b.ends[1].close(ctx))
+	return errors.Join(b.ends[0].close(), b.ends[1].close())
 }
 
 // Close takes down the link and the impairment.

@@ -84,11 +84,11 @@ func newStar(t *testing.T) (ctx context.Context, s *oracle.Star, down func() err
 		t.Fatal(err)
 	}
 	closeLater(t, "the hub", hub.Close)
-	if s, err = oracle.NewStar(ctx, hub, peers...); err != nil {
+	if s, err = oracle.NewStar(hub, peers...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
@@ -119,18 +119,18 @@ func TestCardDistribution(t *testing.T) {
 // are the rxe of two machines, the origin's among them (S2.7). Then the queue pair of one is in ERR.
 func TestEngineDistribution(t *testing.T) {
 	ctx, p, us := engineAndJudge(t)
-	s, err := oracle.NewStar(ctx, us, p.Judge(), p.SecondJudge())
+	s, err := oracle.NewStar(us, p.Judge(), p.SecondJudge())
 	if err != nil {
 		t.Fatal(err)
 	}
-	closeLater(t, "the star", func() error { return s.Close(context.Background()) })
+	closeLater(t, "the star", s.Close)
 	expect := func(want mr.Report) { t.Helper(); expectReport(ctx, t, s, 2, want) }
 	expect(mr.Report{})
 	expect(mr.Report{Message: 1})
 	if t.Failed() {
 		return
 	}
-	if err := s.Fail(ctx, 1); err != nil {
+	if err := s.Fail(1); err != nil {
 		t.Fatal(err)
 	}
 	expect(mr.Report{Message: 2, Status: [4]verbs.Status{1: verbs.StatusRetryExceeded}})
@@ -151,7 +151,7 @@ func expectReport(ctx context.Context, t *testing.T, s *oracle.Star, destination
 		t.Errorf("report %+v, %v, want %+v", got, err, want)
 	}
 	for i, status := range want.Status[:want.Destinations] {
-		if has, err := s.Holds(ctx, i, size); err != nil || has != (status == verbs.StatusSuccess) {
+		if has, err := s.Holds(i, size); err != nil || has != (status == verbs.StatusSuccess) {
 			t.Errorf("destination %d of status %v has the data: %v, %v", i, status, has, err)
 		}
 	}

@@ -5,19 +5,17 @@ package oracle
 import (
 	"context"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"net/netip"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
@@ -62,10 +60,9 @@ type Judge struct {
 	conn *conn
 	proc *rxepeer.Proc
 
-	mu   sync.Mutex
-	gids map[netip.Addr]int // own addresses
-	qps  map[uint64]*judgeQP
-	srqs map[uint64]*judgeSRQ
+	mu      sync.Mutex
+	gids    map[netip.Addr]int // own addresses
+	objects map[uint64]any     // by handle: regions, windows, queue pairs and shared receive queues
 }
 
 // DeviceInfo is what rxe0 says of itself.
@@ -81,7 +78,7 @@ func Open(ctx context.Context, vm *rxepeer.VM) (*Judge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("oracle: %w (Prepare adds it)", err)
 	}
-	j := &Judge{VM: vm, gids: map[netip.Addr]int{}, qps: map[uint64]*judgeQP{}, srqs: map[uint64]*judgeSRQ{}}
+	j := &Judge{VM: vm, gids: map[netip.Addr]int{}, objects: map[uint64]any{}}
 	j.conn = newConn(vm.Config.Name, port)
 	if j.proc, err = vm.Start(ctx, helperPath, portName); err != nil {
 		return nil, err
@@ -150,19 +147,40 @@ func (j *Judge) Addr(v6 bool) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("judge %s: eth0 has no address of the family (IPv6: %v)", j.Name(), v6)
 }
 
-// sgid is the index of the own GID in the family of a peer's address.
-func (j *Judge) sgid(ctx context.Context, peer netip.Addr) (int, error) {
-	own, err := j.Addr(peer.Is6())
-	if err != nil {
-		return 0, err
-	}
+// answering is how long the helper may work on one command. To destroy some queue pairs takes most
+// of a minute.
+const answering = 2 * time.Minute
+
+// do sends one command that does not wait in the helper, and returns the fields of its answer.
+func (j *Judge) do(format string, args ...any) (fields, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answering)
+	defer cancel()
+	return j.conn.do(ctx, format, args...)
+}
+
+// doAll sends commands at once.
+func (j *Judge) doAll(lines []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), answering)
+	defer cancel()
+	_, err := j.conn.doAll(ctx, lines)
+	return err
+}
+
+// avArgs is an address vector as the helper reads it.
+func (j *Judge) avArgs(av verbs.AddressVector) (string, error) {
+	sgid, err := j.sgid(av.Src)
+	return fmt.Sprintf(" dgid=%s sgid=%d", gid(av.Dst), sgid), err
+}
+
+// sgid is the index of the GID of an own address.
+func (j *Judge) sgid(own netip.Addr) (int, error) {
 	j.mu.Lock()
 	index, ok := j.gids[own]
 	j.mu.Unlock()
 	if ok {
 		return index, nil
 	}
-	got, err := j.conn.do(ctx, "gid gid=%s", gid(own))
+	got, err := j.do("gid gid=%s", gid(own))
 	if err != nil {
 		return 0, err
 	}
@@ -176,14 +194,9 @@ func (j *Judge) sgid(ctx context.Context, peer netip.Addr) (int, error) {
 	return int(n), nil
 }
 
-// gid is the GID of an address, in hex; IPv4 stands as ::ffff:a.b.c.d.
-func gid(a netip.Addr) string {
-	b := a.As16()
-	return hex.EncodeToString(b[:])
-}
-
-// AsyncEvent returns the next event, or nil when wait has passed.
-func (j *Judge) AsyncEvent(ctx context.Context, wait time.Duration) (*AsyncEvent, error) {
+// AsyncEvent returns the next event, or nil when wait has passed. An event that package verbs does not
+// have is of type 0.
+func (j *Judge) AsyncEvent(ctx context.Context, wait time.Duration) (*verbs.Event, error) {
 	for deadline := time.Now().Add(wait); ; {
 		left := time.Until(deadline)
 		got, err := j.conn.do(ctx, "async wait_ms=%d", millis(min(left, slice)))
@@ -200,15 +213,15 @@ func (j *Judge) AsyncEvent(ctx context.Context, wait time.Duration) (*AsyncEvent
 		if err := got.into(map[string]*uint64{"type": &kind, "handle": &handle}); err != nil {
 			return nil, err
 		}
-		e := &AsyncEvent{Type: int(kind)}
+		e := &verbs.Event{Type: events[kind]}
 		j.mu.Lock()
-		if qp := j.qps[handle]; qp != nil {
-			e.QP = qp
+		defer j.mu.Unlock()
+		switch o := j.objects[handle].(type) {
+		case *judgeQP:
+			e.QP = o
+		case *judgeSRQ:
+			e.SRQ = o
 		}
-		if srq := j.srqs[handle]; srq != nil {
-			e.SRQ = srq
-		}
-		j.mu.Unlock()
 		return e, nil
 	}
 }
@@ -217,32 +230,3 @@ func (j *Judge) AsyncEvent(ctx context.Context, wait time.Duration) (*AsyncEvent
 const slice = 500 * time.Millisecond
 
 func millis(d time.Duration) int64 { return max(0, d.Milliseconds()) }
-
-// parseWC reads "id:status:op:len:flags:imm:qpn:src_qp:vendor".
-func parseWC(s string) (Completion, error) {
-	parts := strings.Split(s, ":")
-	n := make([]uint64, len(parts))
-	for i, p := range parts {
-		var err error
-		if n[i], err = strconv.ParseUint(p, 10, 64); err != nil {
-			return Completion{}, fmt.Errorf("judge: completion %q: %w", s, err)
-		}
-	}
-	if len(n) != 9 {
-		return Completion{}, fmt.Errorf("judge: completion %q has %d fields, want 9", s, len(n))
-	}
-	c := Completion{ID: n[0], Status: Status(n[1]), QPN: uint32(n[6])}
-	if c.Status != Success {
-		return c, nil
-	}
-	const flagGRH, flagImm, flagInv = 1, 2, 8
-	c.Op, c.Len, c.SrcQP, c.GRH = WCOp(n[2]), int(n[3]), uint32(n[7]), n[4]&flagGRH != 0
-	imm := uint32(n[5])
-	switch {
-	case n[4]&flagImm != 0:
-		c.Imm = &imm
-	case n[4]&flagInv != 0:
-		c.Inv = &imm
-	}
-	return c, nil
-}

@@ -3,18 +3,17 @@
 package oracle
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 const (
 	// guard is how many bytes around a message must stay as they were.
 	guard = 64
-	// grh is the area in front of a datagram (IBTA 11.4.1.2).
-	grh = 40
 	// region is the size of each side's source and sink: all slots of a case.
 	region = MaxSize + 4096
 	// maxCount is the most messages at a time, and the depth of all queues.
@@ -26,35 +25,27 @@ const (
 // end is what one side has on a link.
 type end struct {
 	side      Side
-	pd        PD
-	sendCQ    CQ
-	recvCQ    CQ
-	srq       SRQ
-	source    MR // what it sends, and what peers read
-	sink      MR // what it receives, and what peers write
-	window    MW
+	local     verbs.Endpoint
+	pd        verbs.PD
+	sendCQ    verbs.CQ
+	recvCQ    verbs.CQ
+	srq       verbs.SRQ
+	source    verbs.DM // what it sends, and what peers read
+	sink      verbs.DM // what it receives, and what peers write
+	window    verbs.MW
 	windowKey uint32
-	qp        QP
-	addr      netip.Addr
-	ah        AH // UD, to the peer
-	cleanup   []func(context.Context) error
-	firstPSN  uint32
+	qp        verbs.QP
+	ah        verbs.AH // UD, to the peer
+	cleanup   []func() error
 }
 
-// keep notes an object that close destroys, in the reverse order.
-func keep[T interface {
-	Destroy(context.Context) error
-}](e *end, o T, err error) (T, error) {
-	if err == nil {
-		e.cleanup = append(e.cleanup, o.Destroy)
-	}
-	return o, err
-}
+// atEnd has close undo what was made, in the reverse order.
+func (e *end) atEnd(undo func() error) { e.cleanup = append(e.cleanup, undo) }
 
-func (e *end) close(ctx context.Context) error {
+func (e *end) close() error {
 	var errs []error
-	for _, destroy := range slices.Backward(e.cleanup) {
-		errs = append(errs, destroy(ctx))
+	for _, undo := range slices.Backward(e.cleanup) {
+		errs = append(errs, undo())
 	}
 	e.cleanup = nil
 	return errors.Join(errs...)
@@ -62,108 +53,128 @@ func (e *end) close(ctx context.Context) error {
 
 // newEnd makes all that a side needs for a link, with the queue pair in INIT. rights are what peers
 // may do through it.
-func newEnd(ctx context.Context, s Side, l Link, psn uint32, rights Access) (e *end, err error) {
-	e = &end{side: s, firstPSN: psn & 0xFFFFFF}
+func newEnd(s Side, l Link, psn rocev2.PSN, rights verbs.Access) (e *end, err error) {
+	e = &end{side: s, local: verbs.Endpoint{PSN: psn}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("%s: %w", s.Name(), err), e.close(ctx))
+			err = errors.Join(fmt.Errorf("%s: %w", s.Name(), err), e.close())
 		}
 	}()
-	if e.addr, err = s.Addr(l.V6); err != nil {
+	if e.local.Addr, err = s.Addr(l.V6); err != nil {
 		return e, err
 	}
-	pd, err := s.NewPD(ctx)
-	if e.pd, err = keep(e, pd, err); err != nil {
+	if err := e.makeQueues(l); err != nil {
 		return e, err
 	}
-	for _, cq := range []*CQ{&e.sendCQ, &e.recvCQ} {
-		made, err := s.NewCQ(ctx, 2*maxCount)
-		if *cq, err = keep(e, made, err); err != nil {
-			return e, err
-		}
+	if err := e.makeMemory(l); err != nil {
+		return e, err
 	}
-	// Odd offsets in the page, so that messages and pages do not end together.
-	for mr, offset := range map[*MR]int{&e.source: 8, &e.sink: 24} {
-		made, err := e.pd.RegMR(ctx, region, offset, AllRights)
-		if *mr, err = keep(e, made, err); err != nil {
-			return e, err
-		}
-	}
-	if l.SRQ {
-		made, err := e.pd.NewSRQ(ctx, maxCount)
-		if e.srq, err = keep(e, made, err); err != nil {
-			return e, err
-		}
-	}
-	if l.Service == RC {
-		made, err := e.pd.NewMW(ctx)
-		if e.window, err = keep(e, made, err); err != nil {
-			return e, err
-		}
-		e.windowKey = e.window.RKey()
-	}
-	qp, err := e.pd.NewQP(ctx, QPConfig{
-		Service: l.Service, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, SRQ: e.srq, SendWR: maxCount, RecvWR: maxCount,
+	e.qp, err = e.pd.CreateQP(verbs.QPInit{
+		Type: l.Service, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, SRQ: e.srq,
+		MaxSend: maxCount, MaxRecv: maxCount, MaxSendSGE: 1, MaxRecvSGE: 1,
 	})
-	if e.qp, err = keep(e, qp, err); err != nil {
+	if err != nil {
 		return e, err
 	}
-	init := InitAttr{Rights: rights}
-	if l.Service == UD {
-		init = InitAttr{QKey: udQKey}
+	e.atEnd(e.qp.Destroy)
+	e.local.QPN = e.qp.QPN()
+	if l.Service == verbs.UD {
+		e.local.QKey = udQKey
 	}
-	return e, e.qp.ToInit(ctx, init)
+	return e, verbs.ToInit(e.qp, e.local, verbs.Attr{Access: rights})
 }
 
-// connect takes the queue pair to RTS. change, unless nil, changes the attributes first.
-func (e *end) connect(ctx context.Context, l Link, peer *end, change func(*RTRAttr, *RTSAttr)) error {
-	if l.Service == UD {
-		ah, err := e.pd.NewAH(ctx, peer.addr)
-		if e.ah, err = keep(e, ah, err); err != nil {
-			return fmt.Errorf("%s: %w", e.side.Name(), err)
+// makeQueues makes the protection domain, unless the side shares one, and the queues next to the queue pair.
+func (e *end) makeQueues(l Link) (err error) {
+	if shared, ok := e.side.(inDomain); ok {
+		e.pd = shared.pd
+	} else {
+		if e.pd, err = e.side.AllocPD(); err != nil {
+			return err
 		}
+		e.atEnd(e.pd.Free)
 	}
-	rtr := RTRAttr{
-		Service: l.Service, Peer: peer.addr, DestQPN: peer.qp.QPN(), PSN: peer.firstPSN, PMTU: l.PMTU,
-		DestRdAtomic: 16, MinRNRTimer: 12,
+	for _, cq := range []*verbs.CQ{&e.sendCQ, &e.recvCQ} {
+		if *cq, err = e.side.CreateCQ(2 * maxCount); err != nil {
+			return err
+		}
+		e.atEnd((*cq).Destroy)
 	}
-	// 4.096 µs × 2^17 is half a second: a starved machine is not taken for a loss. Where there are
-	// losses, waiting for it would take for ever.
-	timeout := 17
-	if l.Netem != "" {
-		timeout = 14
-	}
-	rts := RTSAttr{Service: l.Service, PSN: e.firstPSN, Timeout: timeout, RetryCnt: 7, RNRRetry: 7, RdAtomic: 16}
-	if change != nil {
-		change(&rtr, &rts)
-	}
-	if err := e.qp.ToRTR(ctx, rtr); err != nil {
-		return fmt.Errorf("%s to RTR: %w", e.side.Name(), err)
-	}
-	if err := e.qp.ToRTS(ctx, rts); err != nil {
-		return fmt.Errorf("%s to RTS: %w", e.side.Name(), err)
+	if l.SRQ {
+		if e.srq, err = e.pd.CreateSRQ(maxCount, 1); err != nil {
+			return err
+		}
+		e.atEnd(e.srq.Destroy)
 	}
 	return nil
 }
 
-// connectPair makes a link between two sides. PSNs wrap on the way: both start close to 2^24.
-func connectPair(ctx context.Context, a, b Side, l Link, rights Access) (ends [2]*end, err error) {
-	return connectChanged(ctx, a, b, l, rights, nil)
+func (e *end) makeMemory(l Link) (err error) {
+	// Odd offsets in the page, so that messages and pages do not end together.
+	for m, offset := range map[*verbs.DM]int{&e.source: 8, &e.sink: 24} {
+		if *m, err = e.side.NewMemory(e.pd, region, offset, allRights); err != nil {
+			return err
+		}
+		e.atEnd((*m).Deregister)
+	}
+	if l.Service == verbs.RC {
+		if e.window, err = e.pd.AllocMW(); err != nil {
+			return err
+		}
+		e.atEnd(e.window.Free)
+		e.windowKey = e.window.RKey()
+	}
+	return nil
 }
 
-// connectChanged is connectPair with attributes changed, on both sides alike.
-func connectChanged(ctx context.Context, a, b Side, l Link, rights Access, change func(*RTRAttr, *RTSAttr)) (ends [2]*end, err error) {
+// attributes are those of the queue pairs of a link.
+func attributes(l Link) verbs.Attr {
+	a := verbs.Attr{
+		PMTU: l.PMTU, Access: peerRights, MaxRdAtomic: 16, MaxDestRdAtomic: 16, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
+	}
+	// 4.096 µs × 2^17 is half a second: a starved machine is not taken for a loss. Where there are
+	// losses, waiting for it would take for ever.
+	a.Timeout = 17
+	if l.Netem != "" {
+		a.Timeout = 14
+	}
+	return a
+}
+
+// connect takes the queue pair to RTS. change, unless nil, changes the attributes first.
+func (e *end) connect(l Link, remote verbs.Endpoint, change func(*verbs.Attr)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", e.side.Name(), err)
+		}
+	}()
+	if l.Service == verbs.UD {
+		if e.ah, err = e.pd.CreateAH(verbs.AddressVector{Src: e.local.Addr, Dst: remote.Addr}); err != nil {
+			return err
+		}
+		e.atEnd(e.ah.Destroy)
+	}
+	a := attributes(l)
+	if change != nil {
+		change(&a)
+	}
+	return verbs.Connect(e.qp, e.local, remote, a)
+}
+
+// connectPair makes a link between two sides. PSNs wrap on the way: both start close to 2^24. change,
+// unless nil, changes the attributes of both.
+func connectPair(a, b Side, l Link, rights verbs.Access, change func(*verbs.Attr)) (ends [2]*end, err error) {
 	for i, s := range []Side{a, b} {
-		if ends[i], err = newEnd(ctx, s, l, 0xFFFFF0+uint32(i), rights); err != nil {
+		if ends[i], err = newEnd(s, l, 0xFFFFF0+rocev2.PSN(i), rights); err != nil {
 			if i > 0 {
-				err = errors.Join(err, ends[0].close(ctx))
+				err = errors.Join(err, ends[0].close())
 			}
 			return ends, err
 		}
 	}
-	err = errors.Join(ends[0].connect(ctx, l, ends[1], change), ends[1].connect(ctx, l, ends[0], change))
+	err = errors.Join(ends[0].connect(l, ends[1].local, change), ends[1].connect(l, ends[0].local, change))
 	if err != nil {
-		err = errors.Join(err, ends[0].close(ctx), ends[1].close(ctx))
+		err = errors.Join(err, ends[0].close(), ends[1].close())
 	}
 	return ends, err
 }

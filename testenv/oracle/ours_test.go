@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/oracle"
@@ -153,7 +155,7 @@ func TestEngineEfficiency(t *testing.T) {
 	if full() {
 		count = 64
 	}
-	link := oracle.Link{Service: oracle.RC, PMTU: 1024}
+	link := oracle.Link{Service: verbs.RC, PMTU: rocev2.PMTU1024}
 	sent := func(context.Context) (uint64, error) { return us.Counter("tx_data_pkts") }
 	for _, tc := range []struct {
 		netem string

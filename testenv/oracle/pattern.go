@@ -12,9 +12,9 @@ func patternWord(seed, i uint64) uint64 {
 	return z ^ z>>31
 }
 
-// FillPattern writes bytes skip, skip+1, ... of a seed's pattern: the words of a splitmix64
+// fillPattern writes bytes skip, skip+1, ... of a seed's pattern: the words of a splitmix64
 // sequence, little-endian. The helper in the machine knows the same pattern.
-func FillPattern(b []byte, seed, skip uint64) {
+func fillPattern(b []byte, seed, skip uint64) {
 	for i := 0; i < len(b); {
 		at := skip + uint64(i)
 		w := patternWord(seed, at/8)
@@ -28,10 +28,10 @@ func FillPattern(b []byte, seed, skip uint64) {
 	}
 }
 
-// CheckPattern counts the bytes that differ from the pattern and returns the offset of the first,
+// checkPattern counts the bytes that differ from the pattern and returns the offset of the first,
 // or -1.
-func CheckPattern(b []byte, seed, skip uint64) Mismatch {
-	m := Mismatch{First: -1}
+func checkPattern(b []byte, seed, skip uint64) mismatch {
+	m := mismatch{First: -1}
 	for i, c := range b {
 		at := skip + uint64(i)
 		if c != byte(patternWord(seed, at/8)>>(8*(at%8))) {
@@ -44,8 +44,8 @@ func CheckPattern(b []byte, seed, skip uint64) Mismatch {
 	return m
 }
 
-// Mismatch is how memory differs from a pattern.
-type Mismatch struct {
+// mismatch is how memory differs from a pattern.
+type mismatch struct {
 	Bad   int // bytes
 	First int // offset of the first of them; -1 if none
 }

@@ -4,11 +4,13 @@ package oracle
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
+	"errors"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // TestPatternGolden pins the pattern to published values of splitmix64: those of seed 1234567.
@@ -20,7 +22,7 @@ func TestPatternGolden(t *testing.T) {
 		}
 	}
 	b := make([]byte, 11)
-	FillPattern(b, 1234567, 0)
+	fillPattern(b, 1234567, 0)
 	if got := hex.EncodeToString(b); got != "85fc08fb17d09e59a50f54" {
 		t.Errorf("bytes %s", got)
 	}
@@ -34,18 +36,18 @@ func TestPatternPieces(t *testing.T) {
 		n := rapid.IntRange(1, 200).Draw(t, "len")
 		skip := rapid.Uint64Range(0, 50).Draw(t, "skip")
 		whole := make([]byte, int(skip)+n)
-		FillPattern(whole, seed, 0)
+		fillPattern(whole, seed, 0)
 		part := make([]byte, n)
-		FillPattern(part, seed, skip)
+		fillPattern(part, seed, skip)
 		if !bytes.Equal(part, whole[skip:]) {
 			t.Fatalf("from %d on: %x, want %x", skip, part, whole[skip:])
 		}
-		if m := CheckPattern(part, seed, skip); m.Bad != 0 || m.First != -1 {
+		if m := checkPattern(part, seed, skip); m.Bad != 0 || m.First != -1 {
 			t.Fatalf("the pattern itself: %+v", m)
 		}
 		i := rapid.IntRange(0, n-1).Draw(t, "bad byte")
 		part[i] ^= 1
-		if m := CheckPattern(part, seed, skip); m.Bad != 1 || m.First != i {
+		if m := checkPattern(part, seed, skip); m.Bad != 1 || m.First != i {
 			t.Fatalf("byte %d changed: %+v", i, m)
 		}
 	})
@@ -53,42 +55,40 @@ func TestPatternPieces(t *testing.T) {
 
 // TestPatternInMachine compares the helper's pattern with ours, byte for byte.
 func TestPatternInMachine(t *testing.T) {
-	ctx, p := machines(t)
-	pd, err := p.a.NewPD(ctx)
+	_, p := machines(t)
+	pd, err := p.a.AllocPD()
 	if err != nil {
 		t.Fatal(err)
 	}
-	mr, err := pd.RegMR(ctx, 3000, 5, LocalWrite)
+	mr, err := p.a.NewMemory(pd, 3000, 5, verbs.AccessLocalWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		for _, o := range []interface{ Destroy(context.Context) error }{mr, pd} {
-			if err := o.Destroy(ctx); err != nil {
-				t.Error(err)
-			}
+		if err := errors.Join(mr.Deregister(), pd.Free()); err != nil {
+			t.Error(err)
 		}
 	}()
 	for _, skip := range []uint64{0, 3, 8} {
-		if err := mr.Fill(ctx, 7, 2001, 42, skip); err != nil {
+		if err := fill(mr, 7, 2001, 42, skip); err != nil {
 			t.Fatal(err)
 		}
-		got, err := mr.Peek(ctx, 7, 2001)
-		if err != nil {
+		got := make([]byte, 2001)
+		if _, err := mr.ReadAt(got, 7); err != nil {
 			t.Fatal(err)
 		}
-		if m := CheckPattern(got, 42, skip); m.Bad > 0 {
+		if m := checkPattern(got, 42, skip); m.Bad > 0 {
 			t.Errorf("skip %d: %+v", skip, m)
 		}
 		got[1000] ^= 0xFF
-		if err := mr.Poke(ctx, 7, got); err != nil {
+		if _, err := mr.WriteAt(got, 7); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := mr.Check(ctx, 7, 2001, 42, skip); err != nil || m.Bad != 1 || m.First != 1000 {
+		if m, err := check(mr, 7, 2001, 42, skip); err != nil || m.Bad != 1 || m.First != 1000 {
 			t.Errorf("byte 1000 changed: %+v, %v", m, err)
 		}
 	}
-	if err := mr.Fill(ctx, 2000, 1001, 1, 0); err == nil {
+	if err := fill(mr, 2000, 1001, 1, 0); err == nil {
 		t.Error("filled beyond the region")
 	}
 }

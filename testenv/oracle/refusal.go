@@ -8,19 +8,21 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Refusal is a request that the responder must refuse, and how both ends learn of it. The
 // responder's memory must stay as it was.
 type Refusal struct {
 	Name string
-	// Do posts the request at from against to.
-	request func(from, to *end) SendWR
+	// request is what from posts against to.
+	request func(from, to *end) verbs.SendWR
 	recv    int // bytes of the receive request that the responder posts first; 0: none
-	rights  Access
+	rights  verbs.Access
 
-	Sender   []Status // any of these will do
-	Receiver []Status // of the receive request; none: it is not completed at all
+	Sender   []verbs.Status // any of these will do
+	Receiver []verbs.Status // of the receive request; none: it is not completed at all
 }
 
 // ErrNotSent says that the requester itself refused a request, so the responder was not asked.
@@ -30,36 +32,46 @@ const refusedLen = 3000
 
 // Refusals are those that the specification leaves no choice about (IBTA 9.7.5.2, table 58).
 func Refusals() []Refusal {
-	write := func(from, to *end) SendWR {
-		return SendWR{Op: Write, SGEs: []SGE{{from.source, 0, refusedLen}}, RemoteAddr: to.sink.Addr(), RKey: to.sink.RKey()}
-	}
-	change := func(f func(wr *SendWR, to *end)) func(from, to *end) SendWR {
-		return func(from, to *end) SendWR {
-			wr := write(from, to)
-			f(&wr, to)
+	// write is a WRITE that is right, except for a change.
+	write := func(change func(wr *verbs.SendWR, to *end)) func(from, to *end) verbs.SendWR {
+		return func(from, to *end) verbs.SendWR {
+			wr := verbs.SendWR{Op: verbs.OpWrite, SGL: piece(from.source, 0, refusedLen), RemoteAddr: to.sink.VA(), RKey: to.sink.RKey()}
+			change(&wr, to)
 			return wr
 		}
 	}
-	all := AllRights &^ MWBind
+	noAccess, invalid := []verbs.Status{verbs.StatusRemoteAccess}, []verbs.Status{verbs.StatusRemoteInvalidRequest}
+	const all, noWrite, noRead = peerRights, verbs.AccessRemoteRead, verbs.AccessRemoteWrite
 	return []Refusal{
-		{Name: "write with a wrong key", rights: all, Sender: []Status{RemoteAccessError}, request: change(func(wr *SendWR, to *end) { wr.RKey ^= 0x5A00 })},
-		{Name: "write beyond the region", rights: all, Sender: []Status{RemoteAccessError}, request: change(func(wr *SendWR, to *end) { wr.RemoteAddr += region - refusedLen + 1 })},
-		{Name: "write before the region", rights: all, Sender: []Status{RemoteAccessError}, request: change(func(wr *SendWR, to *end) { wr.RemoteAddr-- })},
-		{Name: "write at the end of addresses", rights: all, Sender: []Status{RemoteAccessError}, request: change(func(wr *SendWR, to *end) { wr.RemoteAddr = ^uint64(0) - 10 })},
-		{Name: "write to a queue pair without the right", rights: RemoteRead, Sender: []Status{RemoteInvalidRequest}, request: write},
-		{Name: "read from a queue pair without the right", rights: RemoteWrite, Sender: []Status{RemoteInvalidRequest}, request: change(func(wr *SendWR, to *end) {
-			wr.Op, wr.RemoteAddr, wr.RKey = Read, to.source.Addr(), to.source.RKey()
+		{Name: "write with a wrong key", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.RKey ^= 0x5A00
 		})},
-		{Name: "read with a wrong key", rights: all, Sender: []Status{RemoteAccessError}, request: change(func(wr *SendWR, to *end) { wr.Op = Read; wr.RKey ^= 0x5A00 })},
-		{Name: "atomic at an odd address", rights: all, Sender: []Status{RemoteInvalidRequest}, request: change(func(wr *SendWR, to *end) {
-			wr.Op, wr.SGEs[0].Len, wr.RemoteAddr = FetchAdd, 8, wr.RemoteAddr+4
+		{Name: "write beyond the region", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.RemoteAddr += region - refusedLen + 1
 		})},
-		{Name: "send longer than the receive", rights: all, recv: refusedLen - 1, request: func(from, to *end) SendWR {
-			return SendWR{Op: Send, SGEs: []SGE{{from.source, 0, refusedLen}}}
+		{Name: "write before the region", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.RemoteAddr--
+		})},
+		{Name: "write at the end of addresses", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.RemoteAddr = ^uint64(0) - 10
+		})},
+		{Name: "write to a queue pair without the right", rights: noWrite, Sender: invalid, request: write(func(*verbs.SendWR, *end) {})},
+		{Name: "read from a queue pair without the right", rights: noRead, Sender: invalid, request: write(func(wr *verbs.SendWR, to *end) {
+			wr.Op, wr.RemoteAddr, wr.RKey = verbs.OpRead, to.source.VA(), to.source.RKey()
+		})},
+		{Name: "read with a wrong key", rights: all, Sender: noAccess, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.Op = verbs.OpRead
+			wr.RKey ^= 0x5A00
+		})},
+		{Name: "atomic at an odd address", rights: all, Sender: invalid, request: write(func(wr *verbs.SendWR, _ *end) {
+			wr.Op, wr.SGL[0].Len, wr.RemoteAddr = verbs.OpFetchAdd, 8, wr.RemoteAddr+4
+		})},
+		{Name: "send longer than the receive", rights: all, recv: refusedLen - 1, request: func(from, _ *end) verbs.SendWR {
+			return verbs.SendWR{Op: verbs.OpSend, SGL: piece(from.source, 0, refusedLen)}
 		},
 			// The second of each is what rxe (6.12) makes of it.
-			Sender:   []Status{RemoteInvalidRequest, RemoteOperationError},
-			Receiver: []Status{LocalLengthError, LocalQPOperationError}},
+			Sender:   []verbs.Status{verbs.StatusRemoteInvalidRequest, verbs.StatusRemoteOperation},
+			Receiver: []verbs.Status{verbs.StatusLocalLength, verbs.StatusLocalQPOperation}},
 	}
 }
 
@@ -76,8 +88,7 @@ func (b *Bench) Refuse(ctx context.Context, r Refusal, fromB bool) (err error) {
 		}
 		err = errors.Join(err, b.drop())
 	}()
-	l := Link{Service: RC, PMTU: 1024}
-	if b.ends, err = connectPair(ctx, b.A, b.B, l, r.rights); err != nil {
+	if b.ends, err = connectPair(b.A, b.B, plain, r.rights, nil); err != nil {
 		return err
 	}
 	b.link, b.open = Link{}, true // no case may go on with it
@@ -85,16 +96,21 @@ func (b *Bench) Refuse(ctx context.Context, r Refusal, fromB bool) (err error) {
 	if fromB {
 		from, to = to, from
 	}
+	return r.run(ctx, from, to)
+}
+
+// run posts the request, and compares the completions and the responder's memory.
+func (r *Refusal) run(ctx context.Context, from, to *end) error {
 	const before, message = 77, 78
-	if err := errors.Join(from.source.Fill(ctx, 0, refusedLen, message, 0), to.sink.Fill(ctx, 0, region, before, 0)); err != nil {
+	if err := errors.Join(fill(from.source, 0, refusedLen, message, 0), fill(to.sink, 0, region, before, 0)); err != nil {
 		return err
 	}
 	if r.recv > 0 {
-		if err := to.qp.PostRecv(ctx, RecvWR{SGEs: []SGE{{to.sink, 0, r.recv}}}); err != nil {
+		if err := postRecv(to.qp, verbs.RecvWR{SGL: piece(to.sink, 0, r.recv)}); err != nil {
 			return err
 		}
 	}
-	if err := from.qp.PostSend(ctx, r.request(from, to)); errors.Is(err, syscall.EINVAL) {
+	if err := postSend(from.qp, r.request(from, to)); errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	} else if err != nil {
 		return err
@@ -102,8 +118,8 @@ func (b *Bench) Refuse(ctx context.Context, r Refusal, fromB bool) (err error) {
 	if err := ended(ctx, from, from.sendCQ, r.Sender); err != nil {
 		return err
 	}
-	if s, err := from.qp.State(ctx); err != nil || s != Err {
-		return fmt.Errorf("%s: the queue pair is in state %v, want %v (%w)", from.side.Name(), s, Err, err)
+	if err := inError(from); err != nil {
+		return err
 	}
 	off := 0
 	if len(r.Receiver) > 0 {
@@ -112,16 +128,25 @@ func (b *Bench) Refuse(ctx context.Context, r Refusal, fromB bool) (err error) {
 		}
 		off = r.recv // whole packets that fitted may have been written
 	}
-	m, err := to.sink.Check(ctx, off, region-off, before, uint64(off))
+	m, err := check(to.sink, off, region-off, before, uint64(off))
 	if err == nil && m.Bad > 0 {
 		err = fmt.Errorf("%s: %d bytes were overwritten, the first at %d", to.side.Name(), m.Bad, off+m.First)
 	}
 	return err
 }
 
+// inError wants the queue pair to be in ERR.
+func inError(e *end) error {
+	a, err := e.qp.Query()
+	if err == nil && a.State != verbs.StateErr {
+		err = fmt.Errorf("%s: the queue pair is in state %v, want %v", e.side.Name(), a.State, verbs.StateErr)
+	}
+	return err
+}
+
 // ended wants one completion of a status.
-func ended(ctx context.Context, e *end, cq CQ, want []Status) error {
-	got, err := cq.Poll(ctx, 1, wait)
+func ended(ctx context.Context, e *end, cq verbs.CQ, want []verbs.Status) error {
+	got, err := collect(ctx, cq, 1, wait)
 	if err != nil {
 		return err
 	}

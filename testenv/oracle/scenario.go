@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Scenario is a course of events between a requester and a responder that no line of the table has.
@@ -38,38 +41,34 @@ func Scenarios() []Scenario {
 }
 
 // onLink runs f on a link of its own.
-func onLink(ctx context.Context, from, to Side, l Link, change func(*RTRAttr, *RTSAttr), f func(from, to *end) error) error {
-	ends, err := connectChanged(ctx, from, to, l, AllRights&^MWBind, change)
+func onLink(from, to Side, l Link, change func(*verbs.Attr), f func(from, to *end) error) error {
+	ends, err := connectPair(from, to, l, peerRights, change)
 	if err != nil {
 		return err
 	}
 	err = f(ends[0], ends[1])
 	for _, e := range ends {
-		if cerr := e.close(ctx); cerr != nil {
+		if cerr := e.close(); cerr != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", e.side.Name(), cerr))
 		}
 	}
 	return err
 }
 
-var plain = Link{Service: RC, PMTU: 1024}
+var plain = Link{Service: verbs.RC, PMTU: rocev2.PMTU1024}
 
 // hasFailed wants the first request to have ended so, and the queue pair to be in ERR.
-func hasFailed(ctx context.Context, e *end, want Status) error {
-	if err := ended(ctx, e, e.sendCQ, []Status{want}); err != nil {
+func hasFailed(ctx context.Context, e *end, want verbs.Status) error {
+	if err := ended(ctx, e, e.sendCQ, []verbs.Status{want}); err != nil {
 		return err
 	}
-	s, err := e.qp.State(ctx)
-	if err == nil && s != Err {
-		err = fmt.Errorf("%s: the queue pair is in state %v, want %v", e.side.Name(), s, Err)
-	}
-	return err
+	return inError(e)
 }
 
 // noBytesNoKey: IBTA 9.7.4.1.5.
 func noBytesNoKey(ctx context.Context, a, b Side) error {
-	return onLink(ctx, a, b, plain, nil, func(from, to *end) error {
-		if err := from.qp.PostSend(ctx, SendWR{Op: Write, RemoteAddr: 0x123, RKey: 0x45678}); err != nil {
+	return onLink(a, b, plain, nil, func(from, to *end) error {
+		if err := postSend(from.qp, verbs.SendWR{Op: verbs.OpWrite, RemoteAddr: 0x123, RKey: 0x45678}); err != nil {
 			return err
 		}
 		_, err := poll(ctx, from, from.sendCQ, "write", 1)
@@ -79,31 +78,31 @@ func noBytesNoKey(ctx context.Context, a, b Side) error {
 
 // notReady posts the receive after the message, which arrives all the same.
 func notReady(ctx context.Context, a, b Side) error {
-	return onLink(ctx, a, b, plain, nil, func(from, to *end) error {
+	return onLink(a, b, plain, nil, func(from, to *end) error {
 		const size, seed = 2000, 5
-		if err := from.source.Fill(ctx, 0, size, seed, 0); err != nil {
+		if err := fill(from.source, 0, size, seed, 0); err != nil {
 			return err
 		}
-		if err := from.qp.PostSend(ctx, SendWR{Op: Send, SGEs: []SGE{{from.source, 0, size}}}); err != nil {
+		if err := postSend(from.qp, verbs.SendWR{Op: verbs.OpSend, SGL: piece(from.source, 0, size)}); err != nil {
 			return err
 		}
-		if got, err := from.sendCQ.Poll(ctx, 1, 100*time.Millisecond); err != nil || len(got) > 0 {
+		if got, err := collect(ctx, from.sendCQ, 1, 100*time.Millisecond); err != nil || len(got) > 0 {
 			return fmt.Errorf("completed without a receive: %+v (%w)", got, err)
 		}
-		if err := to.qp.PostRecv(ctx, RecvWR{SGEs: []SGE{{to.sink, 0, size}}}); err != nil {
+		if err := postRecv(to.qp, verbs.RecvWR{SGL: piece(to.sink, 0, size)}); err != nil {
 			return err
 		}
-		for e, cq := range map[*end]CQ{from: from.sendCQ, to: to.recvCQ} {
+		for e, cq := range map[*end]verbs.CQ{from: from.sendCQ, to: to.recvCQ} {
 			if _, err := poll(ctx, e, cq, "message", 1); err != nil {
 				return err
 			}
 		}
-		return same(ctx, to.sink, 0, size, seed)
+		return same(to.sink, 0, size, seed)
 	})
 }
 
-func same(ctx context.Context, m MR, off, n int, seed uint64) error {
-	got, err := m.Check(ctx, off, n, seed, 0)
+func same(m verbs.DM, off, n int, seed uint64) error {
+	got, err := check(m, off, n, seed, 0)
 	if err == nil && got.Bad > 0 {
 		err = fmt.Errorf("%d of %d bytes at %d are wrong, the first %d", got.Bad, n, off, got.First)
 	}
@@ -111,12 +110,12 @@ func same(ctx context.Context, m MR, off, n int, seed uint64) error {
 }
 
 func neverReady(ctx context.Context, a, b Side) error {
-	few := func(_ *RTRAttr, s *RTSAttr) { s.RNRRetry = 3 }
-	return onLink(ctx, a, b, plain, few, func(from, to *end) error {
-		if err := from.qp.PostSend(ctx, SendWR{Op: Send, SGEs: []SGE{{from.source, 0, 100}}}); err != nil {
+	few := func(a *verbs.Attr) { a.RNRRetry = 3 }
+	return onLink(a, b, plain, few, func(from, to *end) error {
+		if err := postSend(from.qp, verbs.SendWR{Op: verbs.OpSend, SGL: piece(from.source, 0, 100)}); err != nil {
 			return err
 		}
-		return hasFailed(ctx, from, RNRRetryExceeded)
+		return hasFailed(ctx, from, verbs.StatusRNRRetryExceeded)
 	})
 }
 
@@ -127,7 +126,7 @@ const (
 	patience     = (retries + 1) * 67 * time.Millisecond
 )
 
-func impatient(_ *RTRAttr, s *RTSAttr) { s.Timeout, s.RetryCnt = shortTimeout, retries }
+func impatient(a *verbs.Attr) { a.Timeout, a.RetryCnt = shortTimeout, retries }
 
 // errLate is a request that was given up later than IBTA 9.7.6.1.3 allows: four times the timeout for
 // each of the retries. A machine that is paused is late as well, but not every time.
@@ -140,13 +139,13 @@ const tries = 20
 // had their timeout, nor later than errLate says.
 func givesUp(ctx context.Context, from, to *end) error {
 	start := time.Now()
-	err := from.qp.PostSend(ctx, SendWR{
-		Op: Write, SGEs: []SGE{{from.source, 0, 3000}}, RemoteAddr: to.sink.Addr(), RKey: to.sink.RKey(),
+	err := postSend(from.qp, verbs.SendWR{
+		Op: verbs.OpWrite, SGL: piece(from.source, 0, 3000), RemoteAddr: to.sink.VA(), RKey: to.sink.RKey(),
 	})
 	if err != nil {
 		return err
 	}
-	if err := hasFailed(ctx, from, RetryExceeded); err != nil {
+	if err := hasFailed(ctx, from, verbs.StatusRetryExceeded); err != nil {
 		return err
 	}
 	took := time.Since(start)
@@ -161,8 +160,8 @@ func givesUp(ctx context.Context, from, to *end) error {
 
 func peerGone(ctx context.Context, a, b Side) error {
 	return inTime(func() error {
-		return onLink(ctx, a, b, plain, impatient, func(from, to *end) error {
-			if err := to.qp.To(ctx, Reset); err != nil {
+		return onLink(a, b, plain, impatient, func(from, to *end) error {
+			if err := to.qp.Modify(verbs.Attr{State: verbs.StateReset}, verbs.MaskState); err != nil {
 				return err
 			}
 			return givesUp(ctx, from, to)
@@ -185,24 +184,24 @@ func inTime(run func() error) (err error) {
 // anew works.
 func peerRestarts(ctx context.Context, a, b Side, off int) error {
 	return inTime(func() error {
-		return onLink(ctx, a, b, plain, impatient, func(from, to *end) error {
+		return onLink(a, b, plain, impatient, func(from, to *end) error {
 			if err := write(ctx, from, to, 1); err != nil {
 				return fmt.Errorf("before: %w", err)
 			}
-			if err := to.restart(ctx, to.firstPSN+77, from, int(from.firstPSN)+3+off); err != nil {
+			if err := to.restart(to.local.PSN.Add(77), from, from.local.PSN.Add(3+off)); err != nil {
 				return err
 			}
-			if err := to.sink.Fill(ctx, 0, region, 2, 0); err != nil {
+			if err := fill(to.sink, 0, region, 2, 0); err != nil {
 				return err
 			}
 			if err := givesUp(ctx, from, to); err != nil {
 				return err
 			}
-			if err := same(ctx, to.sink, 0, region, 2); err != nil {
+			if err := same(to.sink, 0, region, 2); err != nil {
 				return fmt.Errorf("a stale packet was taken: %w", err)
 			}
 			const psn = 0x123456
-			if err := errors.Join(to.restart(ctx, 1, from, psn), from.restart(ctx, psn, to, 1)); err != nil {
+			if err := errors.Join(to.restart(1, from, psn), from.restart(psn, to, 1)); err != nil {
 				return err
 			}
 			if err := write(ctx, from, to, 3); err != nil {
@@ -214,25 +213,24 @@ func peerRestarts(ctx context.Context, a, b Side, off int) error {
 }
 
 // restart connects a queue pair again: it sends from PSN own on and expects PSN theirs next.
-func (e *end) restart(ctx context.Context, own uint32, peer *end, theirs int) error {
-	if err := errors.Join(e.qp.To(ctx, Reset), e.qp.ToInit(ctx, InitAttr{Rights: AllRights &^ MWBind})); err != nil {
+func (e *end) restart(own rocev2.PSN, peer *end, theirs rocev2.PSN) error {
+	if err := e.qp.Modify(verbs.Attr{State: verbs.StateReset}, verbs.MaskState); err != nil {
 		return err
 	}
-	e.firstPSN = own & 0xFFFFFF
-	return e.connect(ctx, plain, peer, func(r *RTRAttr, s *RTSAttr) {
-		impatient(r, s)
-		r.PSN = uint32(theirs) & 0xFFFFFF
-	})
+	e.local.PSN = own
+	remote := peer.local
+	remote.PSN = theirs
+	return e.connect(plain, remote, impatient)
 }
 
 // write writes three packets' worth of a pattern and compares them.
 func write(ctx context.Context, from, to *end, seed uint64) error {
 	const size = 3000
-	if err := from.source.Fill(ctx, 0, size, seed, 0); err != nil {
+	if err := fill(from.source, 0, size, seed, 0); err != nil {
 		return err
 	}
-	err := from.qp.PostSend(ctx, SendWR{
-		Op: Write, SGEs: []SGE{{from.source, 0, size}}, RemoteAddr: to.sink.Addr(), RKey: to.sink.RKey(),
+	err := postSend(from.qp, verbs.SendWR{
+		Op: verbs.OpWrite, SGL: piece(from.source, 0, size), RemoteAddr: to.sink.VA(), RKey: to.sink.RKey(),
 	})
 	if err != nil {
 		return err
@@ -240,24 +238,24 @@ func write(ctx context.Context, from, to *end, seed uint64) error {
 	if _, err := poll(ctx, from, from.sendCQ, "write", 1); err != nil {
 		return err
 	}
-	return same(ctx, to.sink, 0, size, seed)
+	return same(to.sink, 0, size, seed)
 }
 
 // srqLimit wants the event when fewer receives are left than the limit, and not before.
 func srqLimit(ctx context.Context, a, b Side) error {
 	l := plain
 	l.SRQ = true
-	return onLink(ctx, a, b, l, nil, func(from, to *end) error {
+	return onLink(a, b, l, nil, func(from, to *end) error {
 		const posted, limit = 8, 4
-		wrs := make([]RecvWR, posted)
+		wrs := make([]verbs.RecvWR, posted)
 		for i := range wrs {
-			wrs[i] = RecvWR{ID: uint64(i), SGEs: []SGE{{to.sink, 100 * i, 100}}}
+			wrs[i] = verbs.RecvWR{ID: uint64(i), SGL: piece(to.sink, 100*i, 100)}
 		}
-		if err := errors.Join(to.srq.PostRecv(ctx, wrs...), to.srq.Arm(ctx, limit)); err != nil {
+		if err := errors.Join(postRecv(to.srq, wrs...), to.srq.SetLimit(limit)); err != nil {
 			return err
 		}
 		for left := posted - 1; left >= limit-1; left-- {
-			if err := from.qp.PostSend(ctx, SendWR{Op: Send, SGEs: []SGE{{from.source, 0, 100}}}); err != nil {
+			if err := postSend(from.qp, verbs.SendWR{Op: verbs.OpSend, SGL: piece(from.source, 0, 100)}); err != nil {
 				return err
 			}
 			if _, err := poll(ctx, from, from.sendCQ, "send", 1); err != nil {
@@ -268,7 +266,7 @@ func srqLimit(ctx context.Context, a, b Side) error {
 				patient = wait
 			}
 			e, err := to.side.AsyncEvent(ctx, patient)
-			for e != nil && e.Type != EventSRQLimit && err == nil { // COMM_EST and the like
+			for e != nil && e.Type != verbs.EventSRQLimit && err == nil { // COMM_EST and the like
 				e, err = to.side.AsyncEvent(ctx, patient)
 			}
 			switch {
@@ -286,13 +284,14 @@ func srqLimit(ctx context.Context, a, b Side) error {
 
 // manyMessages moves them without a line of protocol for each, on both sides at once.
 func manyMessages(ctx context.Context, a, b Side) error {
-	return onLink(ctx, a, b, Link{Service: RC, PMTU: 4096}, nil, func(from, to *end) error {
+	return onLink(a, b, Link{Service: verbs.RC, PMTU: rocev2.PMTU4096}, nil, func(from, to *end) error {
 		const count, depth, size, seed = 500, 32, 8192, 9
-		if err := from.source.Fill(ctx, 0, depth*size, seed, 0); err != nil {
+		if err := fill(from.source, 0, depth*size, seed, 0); err != nil {
 			return err
 		}
-		run := func(cq CQ, mr MR) Run {
-			return Run{CQ: cq, Count: count, Depth: depth, Stride: size, Wait: time.Minute, WR: SendWR{Op: Send, SGEs: []SGE{{mr, 0, size}}}}
+		run := func(cq verbs.CQ, m verbs.MR) Run {
+			wr := verbs.SendWR{Op: verbs.OpSend, SGL: piece(m, 0, size)}
+			return Run{CQ: cq, Count: count, Depth: depth, Stride: size, Wait: time.Minute, WR: wr}
 		}
 		type result struct {
 			RunResult
@@ -300,81 +299,14 @@ func manyMessages(ctx context.Context, a, b Side) error {
 		}
 		received := make(chan result)
 		go func() {
-			r, err := to.qp.RunRecv(ctx, run(to.recvCQ, to.sink))
+			r, err := run(to.recvCQ, to.sink).receive(ctx, to.qp)
 			received <- result{r, err}
 		}()
-		sent, err := from.qp.Run(ctx, run(from.sendCQ, from.source))
+		sent, err := run(from.sendCQ, from.source).send(ctx, from.qp)
 		got := <-received
 		if err != nil || got.err != nil || sent.Done != count || got.Done != count || sent.Late || sent.Errors > 0 {
 			return fmt.Errorf("sent %+v (%w), received %+v (%w), want %d", sent, err, got.RunResult, got.err, count)
 		}
-		return same(ctx, to.sink, 0, depth*size, seed)
-	})
-}
-
-// manyQueuePairs connects 64 pairs that complete to the same queues, and has a message outstanding on each.
-func manyQueuePairs(ctx context.Context, a, b Side) error {
-	return onLink(ctx, a, b, plain, nil, func(from, to *end) (err error) {
-		const pairs, size, seed = 64, 3001, 11
-		var qps [2][]*end
-		defer func() {
-			for _, side := range qps {
-				for _, e := range side {
-					err = errors.Join(err, e.qp.Destroy(ctx))
-				}
-			}
-		}()
-		for i := range pairs {
-			var two [2]*end
-			for k, on := range []*end{from, to} {
-				e := *on
-				e.firstPSN = uint32(0xFFFFFE + i)
-				e.firstPSN &= 0xFFFFFF
-				if e.qp, err = e.pd.NewQP(ctx, QPConfig{Service: RC, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, SendWR: 4, RecvWR: 4}); err != nil {
-					return err
-				}
-				qps[k] = append(qps[k], &e)
-				if err := e.qp.ToInit(ctx, InitAttr{Rights: AllRights &^ MWBind}); err != nil {
-					return err
-				}
-				two[k] = &e
-			}
-			if err := errors.Join(two[0].connect(ctx, plain, two[1], nil), two[1].connect(ctx, plain, two[0], nil)); err != nil {
-				return err
-			}
-			if err := from.source.Fill(ctx, i*size, size, seed+uint64(i), 0); err != nil {
-				return err
-			}
-			if err := two[1].qp.PostRecv(ctx, RecvWR{ID: uint64(i), SGEs: []SGE{{to.sink, i * size, size}}}); err != nil {
-				return err
-			}
-		}
-		for i, e := range qps[0] {
-			if err := e.qp.PostSend(ctx, SendWR{ID: uint64(i), Op: Send, SGEs: []SGE{{from.source, i * size, size}}}); err != nil {
-				return err
-			}
-		}
-		for k, cq := range []CQ{from.sendCQ, to.recvCQ} {
-			got, err := cq.Poll(ctx, pairs, wait)
-			if err != nil {
-				return err
-			}
-			seen := map[uint64]bool{}
-			for _, c := range got {
-				if c.Status != Success || seen[c.ID] || c.ID >= pairs || c.QPN != qps[k][c.ID].qp.QPN() {
-					return fmt.Errorf("completion %+v (before it %v)", c, seen[c.ID])
-				}
-				seen[c.ID] = true
-			}
-			if len(seen) != pairs {
-				return fmt.Errorf("%d of %d completions", len(seen), pairs)
-			}
-		}
-		for i := range pairs {
-			if err := same(ctx, to.sink, i*size, size, seed+uint64(i)); err != nil {
-				return fmt.Errorf("queue pair %d: %w", i, err)
-			}
-		}
-		return nil
+		return same(to.sink, 0, depth*size, seed)
 	})
 }

@@ -5,6 +5,8 @@ package oracle
 import (
 	"slices"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // TestCasesCoverEverything shows that no dimension fell out of either table.
@@ -28,9 +30,9 @@ func TestCasesCoverEverything(t *testing.T) {
 		}
 		var want []any
 		for _, ops := range []struct {
-			s   Service
-			ops []Op
-		}{{RC, rcOps}, {UC, ucOps}, {UD, udOps}} {
+			s   verbs.QPType
+			ops []verbs.Op
+		}{{verbs.RC, rcOps}, {verbs.UC, ucOps}, {verbs.UD, udOps}} {
 			for _, op := range ops.ops {
 				want = append(want, [2]any{ops.s, op})
 				for _, yes := range []bool{false, true} {

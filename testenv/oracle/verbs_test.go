@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // oddAtomic is what rxe's library does not even send; another requester has to ask its responder.
@@ -54,34 +56,37 @@ func TestScenarios(t *testing.T) {
 
 // TestManyQueuePairs holds 500 of them at once.
 func TestManyQueuePairs(t *testing.T) {
-	ctx, p := machines(t)
-	pd, err := p.a.NewPD(ctx)
+	_, p := machines(t)
+	pd, err := p.a.AllocPD()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cq, err := p.a.NewCQ(ctx, 100)
+	cq, err := p.a.CreateCQ(100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[uint32]bool{}
-	var made []interface{ Destroy(context.Context) error }
+	var made []verbs.QP
 	start := time.Now()
 	for range 500 {
-		qp, err := pd.NewQP(ctx, QPConfig{Service: RC, SendCQ: cq, RecvCQ: cq, SendWR: 4, RecvWR: 4})
+		qp, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSend: 4, MaxRecv: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := qp.ToInit(ctx, InitAttr{Rights: AllRights &^ MWBind}); err != nil {
+		if err := verbs.ToInit(qp, verbs.Endpoint{}, verbs.Attr{Access: peerRights}); err != nil {
 			t.Fatal(err)
 		}
 		seen[qp.QPN()] = true
 		made = append(made, qp)
 	}
 	t.Logf("500 queue pairs in %v", time.Since(start).Round(time.Millisecond))
-	for _, o := range append(made, cq, pd) {
-		if err := o.Destroy(ctx); err != nil {
+	for _, qp := range made {
+		if err := qp.Destroy(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := errors.Join(cq.Destroy(), pd.Free()); err != nil {
+		t.Fatal(err)
 	}
 	if len(seen) != 500 {
 		t.Errorf("%d different QPNs", len(seen))
@@ -113,14 +118,14 @@ func TestHelperErrors(t *testing.T) {
 	// A caller that gives up leaves the conversation in order.
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	cq, err := p.a.NewCQ(ctx, 1)
+	cq, err := p.a.CreateCQ(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cq.Poll(short, 1, 300*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := collect(short, cq, 1, 300*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a caller out of time: %v", err)
 	}
-	if err := cq.Destroy(ctx); err != nil {
+	if err := cq.Destroy(); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }

@@ -29,7 +29,7 @@ type Settings struct {
 	SRQ       bool
 	Hold      int // packets that all queue pairs of a node buffer behind gaps
 
-	AckPackets uint32 // see qp.Config
+	AckPackets uint32 // packets per ACK, see qp.Config
 }
 
 const qKey = 0x11223344

@@ -39,27 +39,27 @@ type Endpoint struct {
 	Done      int     // Ops whose end is known
 	Completed int     // completions of the send queue
 	Messages  int     // received
-	Last      qp.Time // when the last completion of the send queue came
+	Last      qp.Time // time of the last completion of the send queue
 
 	maxSend int
-	pool    *Region // what SEND and WRITE send
-	target  *Region // what the peer may touch
-	want    []byte  // what target must hold
-	landing *Region // what READ and ATOMIC bring
-	landed  []byte  // what landing must hold
-	head    int     // of the landing ring, growing
+	pool    *Region // source of SEND and WRITE
+	target  *Region // memory that the peer may access
+	want    []byte  // expected content of target
+	landing *Region // destination of READ and ATOMIC
+	landed  []byte  // expected content of landing
+	head    int     // head of the landing ring, growing
 	tail    int
 	window  uint32 // key of a memory window
 	bound   bool
 	local   *posted // the last request that was about the window
 	read    *posted // the last READ
 
-	next     int // of Ops, to be posted
+	next     int // index in Ops of the next one to be posted
 	silent   int // unsignaled in a row
 	ready    qp.Time
 	out      []*posted      // posted, end not known, oldest first
 	history  []*posted      // UC: all
-	expect   []message      // what the peer sends us
+	expect   []message      // messages that the peer sends to this end
 	sentHere []datagramSent // UD
 	anything bool           // the peer is no Endpoint: there is no telling what it sends
 	doubt    bool           // the answer to a READ or ATOMIC will never come

@@ -15,10 +15,10 @@ import (
 type Hostile struct {
 	*Wire
 	Victim *Endpoint
-	node   *Node // of the victim
+	node   *Node // node of the victim
 	pmtu   int
 	psn    rocev2.PSN // next in turn, as far as the peer knows
-	read   *Region    // that the victim's peer may only read
+	read   *Region    // region that the victim's peer may only read
 	dead   uint32     // a key that was invalidated
 }
 

@@ -16,14 +16,14 @@ import (
 type Node struct {
 	Name  string
 	Addr  netip.Addr
-	Rate  int64 // of the port, bit/s
+	Rate  int64 // rate of the port, bit/s
 	Mem   *Memory
 	Count qp.Counters
 
 	Received  int // packets that the queue pairs got
 	BadICRC   int
 	BadParse  int
-	Unknown   int // for a queue pair that is not there
+	Unknown   int // packets for a queue pair that is not there
 	Unfilled  int // packets that Fill refused
 	SentData  int // packets from NextData
 	SentAcks  int // packets from NextAck
@@ -35,7 +35,7 @@ type Node struct {
 	Build func(qpn uint32, o *qp.Outbound, b []byte) ([]byte, error)
 	// Check, if set, judges a packet whose ICRC is right. One with an error is dropped.
 	Check   func(p *rocev2.Packet) error
-	Refused int // by Check
+	Refused int // packets refused by Check
 
 	// Tick, if set, is called when the application may post again.
 	Tick func()
@@ -48,8 +48,8 @@ type Node struct {
 	out       qp.Outbound // one for all, as the engine's: nothing may depend on it
 	payload   []byte
 	turn      int
-	free      qp.Time // when the port is
-	waiting   bool    // for the port
+	free      qp.Time // time at which the port is free
+	waiting   bool    // the node waits for the port
 	serving   bool
 
 	completions int

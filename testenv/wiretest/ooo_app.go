@@ -29,13 +29,13 @@ type OOOMessage struct {
 type OOOApp struct {
 	QP   *ooo.QP
 	Next func(i int) (OOOMessage, bool) // the message to post next, if there is one
-	Done func(i int)                    // or nil; after the end of message i was reported
+	Done func(i int)                    // callback, or nil; after the end of message i was reported
 
 	Posted    int
 	Completed int
 	Notified  int
 	Notifies  int // messages posted with Notify
-	Bytes     int // of completed messages
+	Bytes     int // bytes of completed messages
 	Last      qp.Time
 
 	// Started and Ended are the times of each message: posted, and reported to its consumer (at the

@@ -16,13 +16,13 @@ import (
 type OOONode struct {
 	Name   string
 	Addr   netip.Addr
-	Rate   int64   // of the port, bit/s
-	Rails  []int64 // of the ports, one for each link; nil: there is one
+	Rate   int64   // rate of the port, bit/s
+	Rails  []int64 // rates of the ports, one for each link; nil: there is one
 	Mem    *Memory
 	Queues ooo.Queues
 	Count  ooo.Counters
 	Links  []*Path
-	Tick   func() // or nil; called when an application may post again
+	Tick   func() // callback, or nil; called when an application may post again
 
 	// NoStamp leaves the stamp option out, as towards a peer that does not understand it.
 	NoStamp bool
@@ -42,8 +42,8 @@ type OOONode struct {
 
 // oooPort is a port: the rate at which data leaves.
 type oooPort struct {
-	free    qp.Time // when the next packet may leave
-	waiting bool    // for that
+	free    qp.Time // earliest time of the next packet
+	waiting bool    // a packet waits for that time
 }
 
 // oooEnd is the end of a link.

@@ -14,13 +14,13 @@ import (
 type Op struct {
 	Kind   verbs.Op
 	Len    int // bytes of data; 8 for atomics
-	Cuts   int // into 1..4 list elements
-	Source int // where in the pool of data
-	Remote int // where in the peer's target
+	Cuts   int // number of cuts, into 1..4 list elements
+	Source int // place in the pool of data
+	Remote int // place in the peer's target
 	Flags  verbs.Flags
 	Imm    uint32
 	A, B   uint64  // operands of atomics
-	Delay  qp.Time // after the request before it was posted
+	Delay  qp.Time // delay after the request before it was posted
 
 	// Relay sends on what the READ before it brings: the same buffer, fenced.
 	Relay bool
@@ -77,7 +77,7 @@ func receives(k verbs.Op) bool { return isSend(k) || k == verbs.OpWriteImm }
 type message struct {
 	kind      verbs.Op
 	data      []byte
-	remote    int // of WRITE with immediate: where it went
+	remote    int // place in target of a WRITE with immediate
 	imm       uint32
 	invKey    uint32
 	solicited bool
@@ -87,9 +87,9 @@ type message struct {
 type posted struct {
 	id   uint64
 	op   Op
-	data []byte // of SEND and WRITE; what a READ must bring; the old value of an ATOMIC
-	at   int    // where in the target
-	land []span // where in the landing region
+	data []byte // data of SEND and WRITE; expected data of a READ; the old value of an ATOMIC
+	at   int    // place in the target
+	land []span // places in the landing region
 	end  int    // the landing ring is free up to here when it is done
 	pin  bool   // no: the next request reads the landing place
 }

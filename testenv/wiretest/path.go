@@ -23,21 +23,21 @@ type Faults struct {
 // their way.
 type Path struct {
 	Delay qp.Time
-	Rate  int64   // of a link on the path, bit/s; 0: none is slower than the port
+	Rate  int64   // rate of a link on the path, bit/s; 0: none is slower than the port
 	Queue qp.Time // the longest time in the queue of that link; more is lost; 0: no bound
 	Faults
-	Drop func(p *rocev2.Packet) bool // or nil; a scripted loss
-	Tap  func(p *rocev2.Packet)      // or nil; sees what is sent, before any fault
+	Drop func(p *rocev2.Packet) bool // scripted loss, or nil
+	Tap  func(p *rocev2.Packet)      // observer, or nil; gets all sent packets, before any fault
 
-	Sent, Bytes                          int // by the node
-	Lost, Duplicated, Delayed, Corrupted int // by the path, Lost with Overflow
+	Sent, Bytes                          int // packets and bytes sent by the node
+	Lost, Duplicated, Delayed, Corrupted int // packets that the path treated so, Lost with Overflow
 	Overflow                             int // lost as the queue was full
 	Harmless                             int // corrupted where the ICRC does not look
 
 	w        *Wire
 	to       receiver
-	lastTime qp.Time // of arrival, of what was not held back
-	free     qp.Time // when the link can take the next frame
+	lastTime qp.Time // time of the last arrival, of packets that were not held back
+	free     qp.Time // time at which the link can take the next frame
 }
 
 // send takes a frame that leaves the port now.

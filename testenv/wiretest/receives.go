@@ -12,15 +12,15 @@ import (
 // with gaps between them that nobody may touch.
 type Receives struct {
 	Shared bool
-	Delay  qp.Time // before a buffer is posted (again)
+	Delay  qp.Time // delay before a buffer is posted (again)
 	Left   int     // buffers that may still be posted; negative: any number
 
 	node    *Node
 	post    func(*verbs.RecvWR) error
-	length  func() int // of an SRQ, or nil
+	length  func() int // length of an SRQ, or nil
 	region  *Region
-	shadow  []byte // what the region must hold
-	size    int    // of a slot
+	shadow  []byte // expected content of the region
+	size    int    // size of a slot
 	slots   []slot
 	order   []uint64 // WRIDs in the order in which they were posted
 	nextID  uint64

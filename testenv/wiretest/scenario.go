@@ -29,7 +29,7 @@ func (s seeded) Choose(_ string, n int) int { return s.IntN(n) }
 // those is to do.
 type Scenario struct {
 	Settings
-	Seed  uint64 // of the faults
+	Seed  uint64 // seed of the faults
 	V6    bool
 	Rate  int64
 	Delay qp.Time
@@ -40,11 +40,11 @@ type Scenario struct {
 // Limits bound a scenario.
 type Limits struct {
 	Type   verbs.QPType
-	Pairs  int // at most
-	Ops    int // of each endpoint, at most; at least half of it with Exact
+	Pairs  int // largest number of pairs
+	Ops    int // largest number of requests of each endpoint; at least half of it with Exact
 	Exact  bool
 	MaxLen int
-	Faults int // in 1/1000, the most of each kind; 0: a perfect wire
+	Faults int // largest share of each kind, in 1/1000; 0: a perfect wire
 }
 
 // Draw makes a scenario out of choices.

@@ -14,8 +14,8 @@ import (
 
 // sealed encrypts all queue pairs of a world, each direction with its own key.
 type sealed struct {
-	sealers [2]map[uint32]*seal.Sealer // by queue pair of the sender
-	openers [2]map[uint32]*seal.Opener // by queue pair of the receiver
+	sealers [2]map[uint32]*seal.Sealer // sealers by queue pair of the sender
+	openers [2]map[uint32]*seal.Opener // openers by queue pair of the receiver
 }
 
 func encrypt(t *testing.T, w *World, l seal.Limits) *sealed {

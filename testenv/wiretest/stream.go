@@ -13,12 +13,12 @@ import (
 type Stream struct {
 	Kind      verbs.Op
 	Pairs     int
-	Messages  int // of each pair
+	Messages  int // messages of each pair
 	Len       int // bytes of a message
 	PMTU      rocev2.PMTU
 	Selective bool
 	Queue     int     // messages outstanding
-	Every     qp.Time // between two posts of one pair, 0: as fast as they complete
+	Every     qp.Time // time between two posts of one pair, 0: as fast as they complete
 	Timeout   uint8
 	RetryCnt  uint8
 	Rate      int64

@@ -20,13 +20,13 @@ const (
 // Wire is virtual time and what happens on it.
 type Wire struct {
 	Rand  *rand.Rand
-	Trace io.Writer // or nil; gets a line for each packet
+	Trace io.Writer // receiver of a line for each packet, or nil
 
 	now    qp.Time
 	events []event // a heap, earliest first
-	count  uint64  // of events: equal times keep the order in which they were set
+	count  uint64  // number of events: equal times keep the order in which they were set
 	err    error
-	frames [][]byte // to be used again
+	frames [][]byte // free frames
 	nodes  []*Node
 }
 

@@ -12,19 +12,19 @@ type meter struct {
 	net    *sim.Net
 	at     sim.Direction
 	tracer *sim.Tracer
-	rates  []change // to come
+	rates  []change // rate changes to come
 
 	nowNs    int64
 	rate     uint64  // bit/s, since nowNs
 	capacity float64 // bytes that the link could have carried until nowNs
 	sent     uint64  // bytes that it has, headers, preamble and gap included
 
-	lastSent, fromSent         uint64 // when last sampled; when measuring began
+	lastSent, fromSent         uint64 // bytes when last sampled; when measuring began
 	lastCapacity, fromCapacity float64
 	queueP50, queueP99         int64 // ns
 	utilisation                float64
 
-	startUtilisation float64 // before measuring began
+	startUtilisation float64 // utilisation before measuring began
 	startP99         int64   // ns
 }
 

@@ -13,7 +13,7 @@ import (
 // place is a scenario's network, and how its links are called there.
 type place struct {
 	sim.Topology
-	trunks []sim.Direction // by number
+	trunks []sim.Direction // trunks by number
 }
 
 func newPlace(s *scenario.Scenario) (*place, error) {

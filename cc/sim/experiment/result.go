@@ -14,7 +14,7 @@ import (
 // Result is what one run showed.
 type Result struct {
 	Scenario string `json:"scenario"`
-	Scheme   string `json:"scheme"` // its label
+	Scheme   string `json:"scheme"` // label of the scheme
 	Seed     uint64 `json:"seed"`
 	// Values has the figures of scenario.Metrics that were measured, by name:
 	// shares as numbers, times in nanoseconds. Never is a time that did not come.
@@ -53,23 +53,23 @@ type Bucket struct {
 
 // Cost is what the run took, in units that do not depend on the machine.
 type Cost struct {
-	Packets uint64 `json:"packets"` // that hosts sent, acknowledgements included
+	Packets uint64 `json:"packets"` // packets that hosts sent, acknowledgements included
 	Hops    uint64 `json:"hops"`    // links that packets crossed
 }
 
 // Series is the run over time, for plots.
 type Series struct {
 	AtNs        []int64
-	Utilisation []float64   // of the bottleneck, since the sample before
-	QueueNs     []float64   // that a packet would wait there at the rate of the moment
-	FlowBps     [][]float64 // of each of Flows: payload since the sample before
+	Utilisation []float64   // utilisation of the bottleneck, since the sample before
+	QueueNs     []float64   // time that a packet would wait there at the rate of the moment
+	FlowBps     [][]float64 // rate of each of Flows: payload since the sample before
 }
 
 // Summary is a scheme's results in a scenario, over its seeds.
 type Summary struct {
 	Scenario *scenario.Scenario
 	Scheme   string
-	Results  []*Result // by seed
+	Results  []*Result // results by seed
 }
 
 // Median is the middle value of a metric over the seeds.

@@ -20,7 +20,7 @@ type run struct {
 	started  int // messages that started while measured
 	bdp      int64
 	series   *Series
-	meter    *meter // of the bottleneck, nil without one
+	meter    *meter // meter of the bottleneck, nil without one
 
 	lossFrom, lossTo loss
 }

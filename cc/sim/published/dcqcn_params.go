@@ -6,7 +6,7 @@ import "fmt"
 
 // DCQCNParams are the reaction point's and notification point's parameters.
 type DCQCNParams struct {
-	LineBps float64 // where a flow starts and what it never exceeds
+	LineBps float64 // line rate, at which a flow starts and which it never exceeds
 	MinBps  float64
 
 	G         float64 // weight of one step of alpha

@@ -11,7 +11,7 @@ import "fmt"
 
 // DCTCPParams are DCTCP's parameters.
 type DCTCPParams struct {
-	LineBps float64 // where a flow starts and what it never exceeds
+	LineBps float64 // line rate, at which a flow starts and which it never exceeds
 	MinBps  float64
 	G       float64 // weight of a round's share of marks
 	AIBps   float64 // additive step per round trip

@@ -71,13 +71,13 @@ type CreditReceiver struct {
 	rate     float64 // credits per second
 	w        float64
 	mayRaise bool    // w grows from the second good round on
-	rtt      float64 // from a credit to its data, smoothed
+	rtt      float64 // time from a credit to its data, smoothed
 	updated  int64
-	next     float64 // when the next credit goes; fractions of ns add up
+	next     float64 // send time of the next credit; fractions of ns add up
 
-	seq       uint32 // of the next credit
+	seq       uint32 // number of the next credit
 	expect    uint32 // the credit whose data is next
-	got, lost int    // since the last update
+	got, lost int    // credits with and without data since the last update
 
 	timing  bool // the round trip of credit timed is being measured
 	timed   uint32

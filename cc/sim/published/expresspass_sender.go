@@ -36,10 +36,10 @@ const (
 type CreditSender struct {
 	p       *ExpressPassParams
 	state   senderState
-	asked   int64 // when the request went
-	rtt     int64 // from request to first credit
+	asked   int64 // send time of the request
+	rtt     int64 // time from request to first credit
 	round   int64 // start of the round in which credits are counted
-	credits int   // in this round
+	credits int   // number of credits in this round
 	timer   int64
 	Wasted  int // credits that found nothing to send
 }

@@ -58,7 +58,7 @@ func (p *HPCCParams) bytesPerRTT(bps float64) float64 { return bps / 8e9 * float
 type HPCCHop struct {
 	QueueBytes int64
 	TxBytes    uint64 // sent so far
-	TsNs       int64  // when, by the switch's clock
+	TsNs       int64  // time by the switch's clock
 	RateBps    uint64
 }
 

@@ -11,12 +11,12 @@ import "fmt"
 
 // TimelyParams are TIMELY's parameters.
 type TimelyParams struct {
-	LineBps  float64 // what a flow never exceeds
-	StartBps float64 // where it starts, 0 = LineBps
+	LineBps  float64 // line rate, which a flow never exceeds
+	StartBps float64 // rate at which a flow starts, 0 = LineBps
 	MinBps   float64
-	TLowNs   int64   // below: additive increase whatever the gradient
-	THighNs  int64   // above: decrease whatever the gradient
-	MinRTTNs int64   // what the gradient is normalised by
+	TLowNs   int64   // RTT below which the increase is additive whatever the gradient
+	THighNs  int64   // RTT above which there is a decrease whatever the gradient
+	MinRTTNs int64   // RTT by which the gradient is normalised
 	EWMA     float64 // weight of the newest difference
 	Beta     float64 // decrease factor
 	AIBps    float64 // delta

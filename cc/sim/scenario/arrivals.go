@@ -13,7 +13,7 @@ import (
 type Flow struct {
 	At       int64 // ns
 	Src, Dst int   // hosts
-	Bytes    int64 // of payload
+	Bytes    int64 // bytes of payload
 }
 
 // NewRand is the source of randomness of all patterns: a PCG by seed and stream.
@@ -70,7 +70,7 @@ func pair(r *rand.Rand, hosts int) (src, dst int) {
 // capacity of all hosts.
 type IncastFlows struct {
 	Senders  int
-	Bytes    int64 // of each sender
+	Bytes    int64 // bytes of each sender
 	Hosts    int
 	RateBps  uint64
 	Load     float64 // share of the capacity of all hosts together

@@ -58,7 +58,7 @@ type Criterion struct {
 	Metric  string
 	AtLeast bool // else at most
 	Value   float64
-	Text    string // as it was written
+	Text    string // text of the criterion, as it was written
 	targets bool   // Value is in targets of the scenario
 	line    int
 }

@@ -124,7 +124,7 @@ type Scheme struct {
 	Name   string
 	Label  string
 	Params []Param
-	Line   int // in its file, 0 = in none
+	Line   int // line in its file, 0 = in none
 }
 
 // Param is one parameter as it was written; the scheme reads it.

@@ -59,11 +59,11 @@ type Topology struct {
 
 // Links are alike but for their rates.
 type Links struct {
-	Host   Rate  `yaml:"host"`   // between a host and its switch
-	Trunk  Rate  `yaml:"trunk"`  // between switches; the hosts' if not given
+	Host   Rate  `yaml:"host"`   // rate between a host and its switch
+	Trunk  Rate  `yaml:"trunk"`  // rate between switches; the hosts' if not given
 	Delay  Time  `yaml:"delay"`  // one way, of each link
 	Jitter Time  `yaml:"jitter"` // evenly between 0 and this, added to each packet's delay
-	Loss   Share `yaml:"loss"`   // of the packets on each link, at random
+	Loss   Share `yaml:"loss"`   // share of the packets that is lost on each link, at random
 }
 
 // Switch holds the switches' settings that are not a scheme's.
@@ -134,7 +134,7 @@ type OnOff struct {
 // Workload is traffic of all to all with Poisson arrivals.
 type Workload struct {
 	Sizes string `yaml:"sizes"` // websearch, hadoop, storage
-	Load  Share  `yaml:"load"`  // of the hosts' links
+	Load  Share  `yaml:"load"`  // load of the hosts' links
 	From  Time   `yaml:"from"`
 	To    Time   `yaml:"to"` // 0: the end of the measured interval
 }
@@ -142,7 +142,7 @@ type Workload struct {
 // Incast repeats incasts among random hosts, so that they make Load.
 type Incast struct {
 	Senders int   `yaml:"senders"`
-	Bytes   Size  `yaml:"bytes"` // of each sender
+	Bytes   Size  `yaml:"bytes"` // bytes of each sender
 	Load    Share `yaml:"load"`
 	From    Time  `yaml:"from"`
 	To      Time  `yaml:"to"`

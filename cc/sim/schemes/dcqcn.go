@@ -22,7 +22,7 @@ var dcqcnEntries = []Entry{
 type dcqcnSettings struct {
 	window
 	paper            bool
-	kmin, kmax       int64 // at 25 Gb/s
+	kmin, kmax       int64 // thresholds at 25 Gb/s
 	pmax             float64
 	g                float64
 	stages           int // 0 = the variant's

@@ -15,7 +15,7 @@ var dctcpEntries = []Entry{
 
 type dctcpSettings struct {
 	window
-	k           int64 // at 25 Gb/s
+	k           int64 // threshold at 25 Gb/s
 	g           float64
 	ai, minRate float64
 }

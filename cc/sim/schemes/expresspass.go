@@ -99,11 +99,11 @@ type xpassControl struct {
 	sender      published.CreditSender
 	send        func(*sim.Flow, sim.Message)
 	acked       int64
-	unscheduled int64    // may go without credit
+	unscheduled int64    // bytes that may go without credit
 	scheduled   bool     // a packet went for a credit
-	probe       func()   // behind the last unscheduled packet
+	probe       func()   // sends a probe behind the last unscheduled packet
 	resendAt    int64    // then what has no answer is lost, 0 = not known
-	tags        []uint32 // of the credits in Pacer.CreditBytes, in order
+	tags        []uint32 // tags of the credits in Pacer.CreditBytes, in order
 }
 
 // left is how many packets have neither been sent nor have a credit.

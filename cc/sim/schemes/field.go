@@ -12,7 +12,7 @@ import (
 type field struct {
 	name, about string
 	set         func(string) error
-	show        func() string // its default
+	show        func() string // text of its default
 }
 
 // automatic is shown for what depends on the link or the path if left at 0.

@@ -115,7 +115,7 @@ func (w *fourcaseScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 type fourcaseControl struct {
 	sim.NoControl
 	scheme *fourcaseScheme
-	params *fourcase.Params // of all with such a path
+	params *fourcase.Params // parameters of all flows with such a path
 	// initial is Params.InitialRateBps of this one, 0 until it has had data.
 	initial uint64
 	since   int64  // start of the window

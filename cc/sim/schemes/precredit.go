@@ -98,14 +98,14 @@ type preScheme struct {
 	with      sim.Scheme
 	needs     sim.Needs
 	receivers map[int]*preReceiver // looked up, never walked
-	flows     []*preFlow           // by sim.Flow.ID
+	flows     []*preFlow           // flows by sim.Flow.ID
 }
 
 // preFlow is a flow at its sender.
 type preFlow struct {
 	precredit.Flow
 	size    precredit.FlowSize
-	blocked bool // until the first feedback
+	blocked bool // the flow sends nothing until the first feedback
 }
 
 func (x *preScheme) Name() string     { return x.name }
@@ -160,7 +160,7 @@ type preControl struct {
 	// unpaidNs is when the other scheme's rate has allowed all that left on pre-credit.
 	unpaidNs int64
 
-	// What the other scheme has set.
+	// The fields below have the values that the other scheme has set.
 	rate    uint64
 	window  int64
 	burst   int64

@@ -16,7 +16,7 @@ type preReceiver struct {
 	core   *precredit.Receiver
 
 	connecting precredit.Grant
-	asking     int            // whose connection it is for, -1 = nobody's
+	asking     int            // sender whose connection connecting is for, -1 = nobody's
 	opened     map[int]uint16 // number of a grant that the sender knows: Data has no room for it
 	wakeNs     int64
 }

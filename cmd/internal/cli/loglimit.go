@@ -54,7 +54,7 @@ type kind struct {
 	key
 	full       time.Time
 	suppressed int
-	first      time.Time // of those
+	first      time.Time // time of the first suppressed line
 	pending    bool      // a timer writes the summary
 }
 

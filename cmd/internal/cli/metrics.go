@@ -49,7 +49,7 @@ type MetricSet struct {
 type samples struct {
 	MetricFamily
 	lines []string
-	seen  map[string]bool // by the labels
+	seen  map[string]bool // series that were written, by the labels
 }
 
 // Add adds a sample. A second one with the same labels is left out, as Prometheus refuses a text with both.

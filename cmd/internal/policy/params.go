@@ -24,9 +24,9 @@ type Policy struct {
 
 // A Param is one parameter of a policy.
 type Param struct {
-	Name     string // as a flag and as a key of the configuration file
-	Register string // in struct policy_params, behind a dot in struct priority_params, or window_off
-	Type     string // what its value is: rate, time, share, number or word
+	Name     string // name as a flag and as a key of the configuration file
+	Register string // name in struct policy_params, behind a dot in struct priority_params, or window_off
+	Type     string // type of its value: rate, time, share, number or word
 	Text     string
 
 	get func(*Policy) string

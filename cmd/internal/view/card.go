@@ -17,11 +17,11 @@ import (
 type CardStatus struct {
 	Card          string            `json:"interface"`
 	Attached      *time.Time        `json:"attached"`       // null: no agent runs
-	UptimeSeconds int64             `json:"uptime_s"`       // of the agent
-	Version       string            `json:"version"`        // of the agent
-	BinaryVersion string            `json:"binary_version"` // of this command
+	UptimeSeconds int64             `json:"uptime_s"`       // uptime of the agent
+	Version       string            `json:"version"`        // version of the agent
+	BinaryVersion string            `json:"binary_version"` // version of this command
 	Registers     string            `json:"registers"`      // version of their definition
-	BuildID       string            `json:"build_id"`       // of the card; "" = not known
+	BuildID       string            `json:"build_id"`       // build of the card; "" = not known
 	PolicyMode    string            `json:"policy_mode"`
 	Node          uint32            `json:"node"`
 	NodeFile      string            `json:"node_file,omitempty"`

@@ -17,13 +17,13 @@ import (
 type Column struct {
 	Head string
 	Sort string // name for --sort
-	Text string // for the manual
+	Text string // description for the manual
 	Live bool   // shown only where there is an earlier snapshot
 
 	Priority bool // shown only where the node file gives priorities
 
 	cell    func(*Destination) string
-	compare func(a, b *Destination) int // what --sort puts first comes first
+	compare func(a, b *Destination) int // order of --sort: the lower one comes first
 }
 
 // Columns of the table, from left to right.

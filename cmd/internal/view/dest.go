@@ -32,20 +32,20 @@ type Destination struct {
 	RttNs        int64 `json:"rtt_ns"`
 
 	Policy   Policy    `json:"policy"`
-	Priority *Priority `json:"priority,omitempty"` // only where the node file gives priorities
+	Priority *Priority `json:"priority,omitempty"` // priority where the node file gives priorities
 	Window   Window    `json:"window"`
 
 	RateBps   uint64 `json:"rate_bps"`       // 0 = unpaced
 	StackBps  uint64 `json:"stack_rate_bps"` // part of rate_bps that the kernel stack may use
 	EngineBps uint64 `json:"engine_rate_bps"`
-	Limit     string `json:"engine_limit,omitempty"` // what kept a queue pair of the engine from sending at its last report
+	Limit     string `json:"engine_limit,omitempty"` // reason why a queue pair of the engine did not send at its last report
 	NextTxNs  uint64 `json:"next_tx_ns"`
 	PacedNs   uint64 `json:"paced_ns"`
 	Class     uint32 `json:"class_id"`
 
 	TxPackets      uint64 `json:"tx_packets"`
 	TxBytes        uint64 `json:"tx_bytes"`
-	EnginePackets  uint64 `json:"engine_packets"` // of tx_packets
+	EnginePackets  uint64 `json:"engine_packets"` // packets of tx_packets that the engine sent
 	EngineBytes    uint64 `json:"engine_bytes"`
 	TxUnstamped    uint64 `json:"tx_unstamped"`
 	RxPackets      uint64 `json:"rx_packets"`
@@ -64,7 +64,7 @@ type Destination struct {
 	LastTxNs uint64 `json:"last_tx_ns"`
 	LastRxNs uint64 `json:"last_rx_ns"`
 
-	// Of the time since the snapshot before; only where there is one (--watch).
+	// Rate since the snapshot before; only where there is one (--watch).
 	SendingBps   *uint64 `json:"sending_bps,omitempty"`
 	ReceivingBps *uint64 `json:"receiving_bps,omitempty"`
 }
@@ -72,7 +72,7 @@ type Destination struct {
 // Policy is what the four-case policy keeps of a destination (S1.6).
 type Policy struct {
 	Case      uint8  `json:"case"` // 1-4, 0 = none of the four
-	Row       *uint8 `json:"row"`  // of the completed table, robust mode; null = none
+	Row       *uint8 `json:"row"`  // row of the completed table, robust mode; null = none
 	Action    string `json:"action"`
 	RateBps   uint64 `json:"rate_bps"`
 	Window    uint64 `json:"window_bytes"` // bytes that the engine may have in flight; 0 = no limit

@@ -15,16 +15,16 @@ import (
 
 // Limits are the limits in force of an interface (S1.8, S4.5).
 type Limits struct {
-	Sending   []SendLimit    `json:"sending"`            // by peers, of what this host sends to them
-	Receiving []ReceiveLimit `json:"receiving"`          // by this host, of what peers send to it
-	Receiver  *PriorityState `json:"receiver,omitempty"` // how this host divides its link among them
+	Sending   []SendLimit    `json:"sending"`            // limits by peers, of the data that this host sends to them
+	Receiving []ReceiveLimit `json:"receiving"`          // limits by this host, of the data that peers send to it
+	Receiver  *PriorityState `json:"receiver,omitempty"` // division of this host's link among them
 }
 
 // SendLimit is what a peer lets this host send.
 type SendLimit struct {
 	Peer   netip.Addr `json:"peer"`
 	Bps    uint64     `json:"bps"`
-	LifeNs uint64     `json:"life_ns"` // that is left
+	LifeNs uint64     `json:"life_ns"` // time that is left
 }
 
 // ReceiveLimit is what this host lets a peer send.

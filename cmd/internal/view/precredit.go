@@ -14,9 +14,9 @@ type Precredit struct {
 	Interface string `json:"interface"`
 	Active    bool   `json:"active"`
 
-	BudgetBytes      uint32 `json:"budget_bytes"` // of all senders together
+	BudgetBytes      uint32 `json:"budget_bytes"` // budget of all senders together
 	ShareBytes       uint32 `json:"share_bytes"`  // most of one sender
-	FreeBytes        uint32 `json:"free_bytes"`   // of the budget: no sender's share
+	FreeBytes        uint32 `json:"free_bytes"`   // part of the budget that is no sender's share
 	OutstandingBytes uint32 `json:"outstanding_bytes"`
 	LinkBps          uint64 `json:"link_bps"`
 	RttNs            uint64 `json:"rtt_ns"`

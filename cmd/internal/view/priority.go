@@ -92,12 +92,12 @@ func priorityColumn(head, sort, text string, cell func(*Priority) string, compar
 // PriorityState is the policy of S4.5 at this moment.
 type PriorityState struct {
 	On          bool   `json:"on"`
-	CapacityBps uint64 `json:"capacity_bps"` // what is shared
-	Estimated   bool   `json:"estimated"`    // from congestion at all destinations
+	CapacityBps uint64 `json:"capacity_bps"` // rate that is shared
+	Estimated   bool   `json:"estimated"`    // the capacity is estimated from congestion at all destinations
 	Active      uint32 `json:"active"`       // destinations that it is shared among
 	Congested   bool   `json:"congested"`
-	Scaled      bool   `json:"scaled"` // not even the minimums fit
-	Level       uint32 `json:"level"`  // in which the capacity ends, 0 = in none
+	Scaled      bool   `json:"scaled"` // the capacity is too small for the minimums
+	Level       uint32 `json:"level"`  // level in which the capacity ends, 0 = in none
 	Held        uint32 `json:"held"`
 }
 

@@ -17,7 +17,7 @@ import (
 type Counter struct {
 	Name  string `json:"name"`
 	Count uint64 `json:"count"`
-	Delta uint64 `json:"delta,omitempty"` // since the snapshot before, with --watch
+	Delta uint64 `json:"delta,omitempty"` // growth since the snapshot before, with --watch
 	Text  string `json:"text"`
 }
 

@@ -24,8 +24,8 @@ type Status struct {
 	Interface     string            `json:"interface"`
 	Attached      time.Time         `json:"attached"`
 	UptimeSeconds int64             `json:"uptime_s"`
-	Version       string            `json:"version"`        // of the programs in the kernel
-	BinaryVersion string            `json:"binary_version"` // of this command
+	Version       string            `json:"version"`        // version of the programs in the kernel
+	BinaryVersion string            `json:"binary_version"` // version of this command
 	XDPMode       loader.XDPMode    `json:"xdp_mode"`
 	Egress        loader.EgressHook `json:"egress"`
 	Pacer         pacer.Kind        `json:"pacer"`
@@ -40,7 +40,7 @@ type Status struct {
 	NodeFile      string            `json:"node_file,omitempty"`
 	Agent         Agent             `json:"agent"`
 	Destinations  int               `json:"destinations"`
-	Paced         int               `json:"paced_destinations"` // with a class of their own (htb)
+	Paced         int               `json:"paced_destinations"` // destinations with a class of their own (htb)
 	Stamped       int               `json:"stamped_destinations"`
 	Priority      *PriorityState    `json:"priority,omitempty"`
 	Limits        *Limits           `json:"limits,omitempty"`
@@ -52,7 +52,7 @@ type Status struct {
 	// Findings are the differences between the interface and what attach has set up. Problems
 	// has their texts.
 	Findings []inspect.Finding    `json:"findings"`
-	Repairs  map[inspect.Kind]int `json:"repairs,omitempty"` // by the present agent
+	Repairs  map[inspect.Kind]int `json:"repairs,omitempty"` // repairs by the present agent
 
 	// VLAN: the interface hides VLAN tags, and what to do about it (loader.HiddenTags). It is no problem where the
 	// switch delivers no tagged frames.
@@ -60,10 +60,10 @@ type Status struct {
 
 	// OtherNamespace: it is attached in another network namespace than this command's.
 	OtherNamespace bool   `json:"other_namespace"`
-	where          string // of it, in words
+	where          string // name of the namespace, in words
 
 	ServesNIC  bool `json:"-"` // the agent serves a device, or would
-	NICAnswers bool `json:"-"` // so NIC is complete
+	NICAnswers bool `json:"-"` // the device has answered, so NIC is complete
 }
 
 // Agent is the process behind the interface.
@@ -82,17 +82,17 @@ type StatusInput struct {
 	Stats      []loader.Stat
 	AgentAlive bool
 	IfaceAlive bool
-	NameNow    string    // of the interface; empty: not known
-	HiddenTags string    // what loader.HiddenTags tells the user
-	Version    string    // of this binary
+	NameNow    string    // present name of the interface; empty: not known
+	HiddenTags string    // message of loader.HiddenTags
+	Version    string    // version of this binary
 	Now        time.Time // wall clock
 	MonoNs     uint64    // the heartbeat's clock
 
-	NIC      *device.Status // of the device that the agent serves; nil: it serves none
-	NICError error          // why NIC is not known
+	NIC      *device.Status // status of the device that the agent serves; nil: it serves none
+	NICError error          // reason why NIC is not known
 
-	Findings []inspect.Finding // of a look at the interface
-	Report   inspect.Report    // of the agent
+	Findings []inspect.Finding // findings of an inspection of the interface
+	Report   inspect.Report    // report of the agent
 }
 
 // StatusOf makes the status of one interface, with its problems.

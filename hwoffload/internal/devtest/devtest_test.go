@@ -38,8 +38,8 @@ func TestExceptions(t *testing.T) {
 // wrong is a model with a defect.
 type wrong struct {
 	*card.Model
-	r32 func(addr uint64, v uint32) uint32           // what a read returns
-	w32 func(addr uint64, v uint32) (uint64, uint32) // what a write does
+	r32 func(addr uint64, v uint32) uint32           // result of a read
+	w32 func(addr uint64, v uint32) (uint64, uint32) // effect of a write
 	r64 func(addr uint64) uint64
 	w64 func(addr, v uint64)
 	err error

@@ -26,7 +26,7 @@ type blockFile struct {
 	Count     uint64         `yaml:"count"`
 	Text      string         `yaml:"description"`
 	Struct    string         `yaml:"struct"` // registers are the members of this C structure
-	Access    string         `yaml:"access"` // of these members
+	Access    string         `yaml:"access"` // access of these members
 	Registers []registerFile `yaml:"registers"`
 }
 

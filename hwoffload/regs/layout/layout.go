@@ -46,9 +46,9 @@ type Field struct {
 	Access Access
 	Signed bool    // two's complement
 	Reset  uint64  // value after reset
-	Unit   string  // of the value; empty = a number
+	Unit   string  // unit of the value; empty = a number
 	Text   string  // meaning
-	Values []Value // of a field of a Record: its values by name; empty = a number
+	Values []Value // values of a field of a Record by name; empty = a number
 }
 
 // Value is a value of a field that has a name.
@@ -63,7 +63,7 @@ func (f *Field) Mask() uint64 { return ^uint64(0) >> (64 - f.Bits) << f.LSB }
 // Register is a word of 32 or 64 bits, or an array of such words.
 type Register struct {
 	Name   string
-	Offset uint64 // of element 0 in the block's element, bytes
+	Offset uint64 // offset of element 0 in the block's element, bytes
 	Bits   uint   // 32 or 64
 	Stride uint64 // bytes from one element to the next; of no meaning if Count is 1
 	Count  uint64 // elements
@@ -128,5 +128,5 @@ type Record struct {
 	Name  string
 	Bytes uint64 // length
 	Text  string
-	Words []Register // their fields have the access RW; no field name occurs twice in a record
+	Words []Register // words whose fields have the access RW; no field name occurs twice in a record
 }

@@ -245,7 +245,7 @@ int accept_client(int listener)
 	return fd;
 }
 
-// refuse_busy answers a second client. Its first message need not be read for that.
+// refuse_busy answers a second client, also if its first message has not arrived within a second.
 void refuse_busy(Card &card, int fd)
 {
 	Session second(card, fd, false);
@@ -253,10 +253,10 @@ void refuse_busy(Card &card, int fd)
 	timeval limit{1, 0};
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	if (recv(fd, first, sizeof(first), MSG_WAITALL) == sizeof(first)) {
-		second.hello(BUSY);
-		second.send();
-	}
+	if (recv(fd, first, sizeof(first), MSG_WAITALL) == 0)
+		return; // the client is gone
+	second.hello(BUSY);
+	second.send();
 }
 
 } // namespace

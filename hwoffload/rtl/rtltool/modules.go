@@ -21,7 +21,7 @@ const packageSuffix = "_pkg"
 // fingerprint of what decides the circuit of a module.
 type moduleSet struct {
 	dir  string
-	code map[string]string // without comments, by module or package
+	code map[string]string // source without comments, by module or package
 }
 
 var comment = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/`)

@@ -43,7 +43,7 @@ var kinds = []struct {
 // row is a line of the report.
 type row struct {
 	module, fingerprint string
-	counts              []int // by kind
+	counts              []int // counts by kind
 }
 
 // yosysVersion is the name and the number of the version.

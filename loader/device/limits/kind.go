@@ -104,7 +104,7 @@ type Limits struct {
 // Share is what all processes together may have of a kind.
 type Share struct {
 	Max    uint64 // 0: no limit
-	Remedy string // what an administrator raises, as the error names it
+	Remedy string // limit that an administrator raises, as the error names it
 }
 
 // Defaults are limits for machines where many processes share a device. A user has four times
@@ -133,11 +133,11 @@ type Use struct {
 type Error struct {
 	Scope Scope
 	UID   uint32
-	Use   Use    // what was asked for
-	InUse uint64 // what there is
+	Use   Use    // amount that was asked for
+	InUse uint64 // amount in use
 	Limit uint64
 
-	Remedy string // of a Share
+	Remedy string // remedy of a Share
 }
 
 func (e *Error) Error() string {

@@ -17,8 +17,8 @@ var ErrClosed = errors.New("limits: the process has ended or disconnected")
 type Accounts struct {
 	mu     sync.Mutex
 	limits Limits
-	users  map[uint32]*user // those with processes
-	all    [kinds]uint64    // of all processes
+	users  map[uint32]*user // users with processes
+	all    [kinds]uint64    // amounts of all processes
 	calls  map[uint32]*Bucket
 	sweep  int // len(calls) when full buckets are removed
 }

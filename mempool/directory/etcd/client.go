@@ -29,7 +29,7 @@ type client struct {
 
 // request is a question in JSON, and where its answer goes.
 type request struct {
-	path    string // of the JSON interface, such as "/v3/kv/range"
+	path    string // path of the JSON interface, such as "/v3/kv/range"
 	in, out any
 }
 
@@ -80,7 +80,7 @@ func (c *client) ask(ctx context.Context, host, path string, body []byte, out an
 type refusedError struct {
 	at, text string
 	status   int
-	code     int // of gRPC
+	code     int // status code of gRPC
 }
 
 func refused(at string, status int, text string, body []byte) error {

@@ -24,7 +24,7 @@ const TTL = 10 * time.Second
 // Directory is a directory in etcd.
 type Directory struct {
 	c      client
-	prefix string // of the keys of servers
+	prefix string // prefix of the keys of servers
 }
 
 var _ directory.Directory = (*Directory)(nil)

@@ -10,18 +10,18 @@ import (
 // Begin is the first message of a peer. The server does what the Request asks for when it has received it.
 type Begin struct {
 	Token     uint64 // KindRemove: of the node to remove; otherwise 0, or as in the Request
-	Challenge uint64 // of the Offer
+	Challenge uint64 // challenge of the Offer
 }
 
 // Welcome is the answer to the Begin of KindJoin.
 type Welcome struct {
-	Token      uint64        // of the node: for all its messages, and for a Request that resumes the lease
-	Generation uint64        // of the data: another one means that all data is lost
+	Token      uint64        // token of the node: for all its messages, and for a Request that resumes the lease
+	Generation uint64        // generation of the data: another one means that all data is lost
 	SlabBytes  uint64        // length of a slab
-	Slabs      uint32        // of the pool
+	Slabs      uint32        // slabs of the pool
 	Resumed    bool          // the node has the slabs that it had
-	Grace      time.Duration // how long the node has to return slabs
-	Hold       time.Duration // how long the lease is kept after the connection has ended
+	Grace      time.Duration // time that the node has to return slabs
+	Hold       time.Duration // time that the lease is kept after the connection has ended
 }
 
 // Refusal says why the server does not do what the Request asks for. The connection ends.

@@ -45,7 +45,7 @@ type Report struct {
 // lease: what they do not name, the node no longer has.
 type Lease struct {
 	Period      uint32
-	Part, Parts uint16 // from 0 on; at least 1 part
+	Part, Parts uint16 // number of this part, from 0 on, and of all parts; at least 1 part
 	Returns     uint32 // Return messages of this connection that the server had received before
 	Entries     []Entry
 }
@@ -69,7 +69,7 @@ type Leave struct{ Token uint64 }
 
 // Text is a part of a text in UTF-8, or of an answer in JSON.
 type Text struct {
-	Part, Parts uint16 // from 0 on; at least 1 part
+	Part, Parts uint16 // number of this part, from 0 on, and of all parts; at least 1 part
 	Text        []byte
 }
 

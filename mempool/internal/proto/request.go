@@ -24,9 +24,9 @@ const magic = 0x5352
 // Request is the private data of a connection request.
 type Request struct {
 	Kind   Kind
-	Name   string        // of the node, up to 20 bytes; empty for KindStatus
+	Name   string        // name of the node, up to 20 bytes; empty for KindStatus
 	Token  uint64        // KindJoin: of an earlier Welcome, to have the same lease again; 0: of none
-	Period time.Duration // of the node
+	Period time.Duration // period of the node
 	Demand uint64        // bytes for the first period
 }
 

@@ -16,7 +16,7 @@ const pageBytes = 4096
 // content knows what the memory must have.
 type content struct {
 	seed     uint64
-	versions []uint8 // how often each page was written
+	versions []uint8 // number of times that each page was written
 }
 
 // word is the first word of a page, and step is added from one word to the next. The seed is mixed before: seeds that

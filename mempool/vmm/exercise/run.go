@@ -20,7 +20,7 @@ var ErrData = errors.New("wrong data")
 // Config is the work.
 type Config struct {
 	Seed     uint64
-	Accesses int // of the step random
+	Accesses int // accesses of the step random
 }
 
 // Step is what a step took.
@@ -28,8 +28,8 @@ type Step struct {
 	Name    string        `json:"name"`
 	Took    time.Duration `json:"took_ns"`
 	Bytes   uint64        `json:"bytes"`
-	PageIns *Times        `json:"page_ins,omitempty"` // of random: first accesses to pages that were not in memory
-	Hash    string        `json:"sha256,omitempty"`   // of hash: of the memory, in hexadecimal digits
+	PageIns *Times        `json:"page_ins,omitempty"` // times of first accesses to pages that were not in memory, in the step random
+	Hash    string        `json:"sha256,omitempty"`   // hash of the memory in the step hash, in hexadecimal digits
 }
 
 // Rate returns bytes per second.
@@ -74,7 +74,7 @@ type work struct {
 	Config
 	memory  []byte
 	content content
-	touched byte // keeps accesses from being optimised away
+	touched byte // sum that keeps accesses from being optimised away
 }
 
 // Run does the work on memory, whose length is a multiple of 4096 and which begins at a page. after

@@ -56,8 +56,8 @@ type rank[T any] struct {
 type group[T any] struct {
 	prefix netip.Prefix
 	rank   int
-	places list.List // of *Place[T]
-	index  int       // in the heap
+	places list.List // values are *Place[T]
+	index  int       // position in the heap
 }
 
 // Prefix is the network for which the places of an address count: its /24 or /64.

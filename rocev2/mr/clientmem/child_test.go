@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 )
 
 // childEnv has the test binary be an application: it passes its descriptors over file 3, and
@@ -204,7 +204,7 @@ func mapKind(kind string, n int) ([]byte, error) {
 			}
 		}
 	case "fuse":
-		b, _, err = impair.MapStalled(fuseUser, n)
+		b, _, err = faults.MapStalled(fuseUser, n)
 	case "missing": // no handler reads the descriptor
 		_, err = registerUffd(b, uffdMissing, 0)
 	case "filled": // missing pages would be faults, but there are none

@@ -22,8 +22,8 @@ const fuseControlMagic = 0x65735543
 
 // FileSystem is a mounted FUSE file system (Documentation/filesystems/fuse/fuse.rst).
 type FileSystem struct {
-	Device uint64 // as the kernel numbers it: major<<20 + minor
-	User   uint32 // who has mounted it
+	Device uint64 // number of the kernel: major<<20 + minor
+	User   uint32 // user who has mounted it
 	dir    string
 }
 

@@ -14,7 +14,7 @@ import (
 type mapping struct {
 	start, end  uint64
 	read, write bool
-	device      uint64 // of the file, major<<20 + minor; 0: none
+	device      uint64 // device of the file, major<<20 + minor; 0: none
 }
 
 // mappings calls visit for each mapping that has bytes of [addr, end), by address, until visit

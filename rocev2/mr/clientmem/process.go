@@ -35,7 +35,7 @@ type Process struct {
 	refused atomic.Pointer[error] // set when no access can succeed any more: why
 	faults  atomic.Uint64
 	starts  atomic.Uint64 // accesses that have begun
-	ends    atomic.Uint64 // and that have ended
+	ends    atomic.Uint64 // accesses that have ended
 	steps   atomic.Uint64 // mappings that Check has looked at
 }
 

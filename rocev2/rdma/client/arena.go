@@ -26,7 +26,7 @@ type arenas struct {
 type sharedArena struct {
 	*clientmem.Arena
 	handle  uint32
-	buffers buffers // that Alloc has returned, and Free has not got back
+	buffers buffers // buffers that Alloc has returned, and Free has not got back
 }
 
 // Alloc returns n bytes of memory that the server accesses without a copy, for RegMR. Its alignment

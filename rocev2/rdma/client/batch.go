@@ -35,7 +35,7 @@ func (d *Device) batch(parts ...proto.Part) (fds []int, done int, err error) {
 type steps struct {
 	typ   verbs.QPType
 	state verbs.State
-	qp    uint32 // its handle; 0: the batch makes it
+	qp    uint32 // handle of the queue pair; 0: the batch makes it
 	parts []proto.Part
 }
 

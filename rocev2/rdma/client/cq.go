@@ -30,7 +30,7 @@ type CQ struct {
 
 	gone    chan struct{} // closed by Destroy
 	notify  chan struct{}
-	signals uint32 // as it was when the server last signalled; readSignals'
+	signals uint32 // number of signals when the server last signalled; readSignals'
 	spins   spinning
 	fdMu    sync.Mutex
 	fd      int // eventfd of the application, or -1

@@ -23,7 +23,7 @@ import (
 
 // Config is the configuration of the driver "server" of package rdma.
 type Config struct {
-	RunDir string // where the server's sockets are; default proto.DefaultRunDir
+	RunDir string // folder of the server's sockets; default proto.DefaultRunDir
 
 	// Spin is how long CQ.Wait polls before it sleeps: latency against CPU time. Default 20 us;
 	// negative means never. While completions take longer than that, one in up to 32 waits polls; the
@@ -71,7 +71,7 @@ type Device struct {
 	dead   chan struct{} // closed when the device is of no further use
 	why    atomic.Pointer[error]
 	closed atomic.Bool
-	ends   sync.WaitGroup // its goroutines
+	ends   sync.WaitGroup // goroutines that have not ended
 
 	mu      sync.Mutex
 	cqs     map[uint32]*CQ
@@ -79,7 +79,7 @@ type Device struct {
 	srqs    map[uint32]*SRQ
 	events  chan verbs.Event
 	noEvent bool            // events is closed
-	counted []verbs.Counter // what Counters returned last
+	counted []verbs.Counter // result of the last call of Counters
 }
 
 var _ verbs.Device = (*Device)(nil)

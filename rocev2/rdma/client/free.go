@@ -14,7 +14,7 @@ import (
 // buffer is memory that Alloc has returned.
 type buffer struct {
 	from, n uint64       // bytes of the arena
-	regions atomic.Int32 // that the server has in it
+	regions atomic.Int32 // number of regions that the server has in the buffer
 }
 
 // buffers are the buffers of an arena, in the order of their addresses.

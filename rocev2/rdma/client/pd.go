@@ -36,8 +36,8 @@ type MR struct {
 	d                  *Device
 	handle, lkey, rkey uint32
 	va, n              uint64
-	memory             []byte  // see regions
-	buffer             *buffer // of Alloc that the memory is in; nil: other memory of the process
+	memory             []byte  // memory of the region; see regions
+	buffer             *buffer // buffer of Alloc that has the memory; nil: other memory of the process
 }
 
 // RegMR implements verbs.PD. Memory that Alloc has returned, or a part of it, costs no copy.

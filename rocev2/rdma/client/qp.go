@@ -34,8 +34,8 @@ type QP struct {
 	memory   []byte // nil from Destroy on; both locks are held to change it
 	send     *ring.Producer
 	queue    uint32      // number of the send queue
-	pmtu     rocev2.PMTU // as Modify has set it
-	rdAtomic uint8       // also
+	pmtu     rocev2.PMTU // PMTU set by Modify
+	rdAtomic uint8       // limit set by Modify
 
 	recvMu    sync.Mutex
 	recv      *ring.Producer // nil with an SRQ

@@ -14,7 +14,7 @@ import (
 // no longer references to other data of it, which peers would read and overwrite.
 type regions struct {
 	mu    sync.Mutex
-	all   map[*MR]struct{} // with their memory; until Deregister
+	all   map[*MR]struct{} // regions with their memory; until Deregister
 	ended bool             // the server accesses none any more
 }
 

@@ -11,8 +11,8 @@ import "sync/atomic"
 //
 // Waits of several goroutines may count one too many or too few; that costs a poll.
 type spinning struct {
-	misses atomic.Uint32 // waits in a row that polled and found nothing, up to maxMisses
-	skip   atomic.Uint32 // waits that do not poll
+	misses atomic.Uint32 // number of waits in a row that polled and found nothing, up to maxMisses
+	skip   atomic.Uint32 // number of waits that do not poll
 }
 
 const maxMisses = 6

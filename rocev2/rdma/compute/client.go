@@ -17,7 +17,7 @@ import (
 // ClientConfig are the properties of a Client. The zero value is the default.
 type ClientConfig struct {
 	Depth   int           // tasks that can be sent and not answered; 0 for DefaultDepth
-	Options []rdma.Option // of the connection: WithLocal and WithAttr
+	Options []rdma.Option // options of the connection: WithLocal and WithAttr
 }
 
 // Client sends tasks to a Server. All methods may be called concurrently.

@@ -70,8 +70,8 @@ const (
 // Header begins every message.
 type Header struct {
 	Type   Type
-	Status Status // of a reply
-	Seq    uint32 // of a request, chosen by the client; a reply has the same; 0 for events
+	Status Status // status of a reply
+	Seq    uint32 // number of a request, chosen by the client; a reply has the same; 0 for events
 }
 
 // HeaderBytes is the length of a Header.

@@ -22,7 +22,7 @@ import (
 // to do receives messages for both (wait).
 type Conn struct {
 	c    *rdma.Conn
-	size int // of a data message, at most
+	size int // largest data message, bytes
 	give int // owed credits that are worth a message
 
 	reading, writing chan struct{} // full while a goroutine reads or writes
@@ -31,22 +31,22 @@ type Conn struct {
 	writable         chan struct{} // signalled: credits, end or error
 	rd, wr           *deadline
 
-	ring *rdma.Region // of send buffers
-	ops  []*rdma.Op   // that use them; the writer's
+	ring *rdma.Region // region of send buffers
+	ops  []*rdma.Op   // operations that use the send buffers; the writer's
 	next int
 
 	mu          sync.Mutex
 	in          []*rdma.Message // arrived
 	off         int             // bytes of the first one that were read
 	credits     int             // data messages that the peer has room for
-	limit       int             // of credits: all buffers of the peer
+	limit       int             // maximum of credits: all buffers of the peer
 	owed        int             // buffers that were posted again, and the peer does not know
 	returning   bool            // a goroutine sends credits
 	eof         bool            // the peer has ended its direction
 	err         error           // the connection has failed
 	writeClosed bool
 	closed      bool
-	released    bool // see release
+	released    bool // resources were released; see release
 }
 
 var _ net.Conn = (*Conn)(nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -47,7 +47,7 @@ func underLoss(_ context.Context, w *world, c config, r *report) (err error) {
 		if _, err := p.run(stream{op: o.op, size: 64 << 10, under: 8}, 0, 300*time.Millisecond, nil, nil); err != nil {
 			return err
 		}
-		sw, err := impair.NewLoss(w.top)
+		sw, err := faults.NewLoss(w.top)
 		if err != nil {
 			return err
 		}

@@ -21,8 +21,8 @@ import (
 
 // Load is a number of connections to one listener.
 type Load struct {
-	Processes int // that dial
-	Rounds    int // of each process, one after the other
+	Processes int // processes that dial
+	Rounds    int // rounds of each process, one after the other
 	Parallel  int // connections of a round
 	Deadline  time.Duration
 }
@@ -38,13 +38,13 @@ func (l Load) String() string {
 type Result struct {
 	Load     Load
 	Done     int // connections that succeeded, at the end that dials
-	Accepted int // those that the listener closed without an error
-	Failed   int // at both ends
+	Accepted int // connections that the listener closed without an error
+	Failed   int // connections that failed, at both ends
 	Late     int // connections that took longer than their deadline
 	Errors   []string
 	Elapsed  time.Duration
 	Slowest  time.Duration
-	Parts    []Part // of the first process
+	Parts    []Part // parts of the first process
 }
 
 // Part is a part of the rounds of a process that dials.
@@ -52,7 +52,7 @@ type Part struct {
 	Done    int // connections, with those of earlier parts
 	Elapsed time.Duration
 	Slowest time.Duration
-	Held    map[string]Held // at its end, by the names of Subjects
+	Held    map[string]Held // objects at its end, by the names of Subjects
 }
 
 // Subjects are the processes that are measured.

@@ -30,21 +30,21 @@ type task struct {
 	Dial   string
 
 	Rounds, Parallel int           // connections one after the other, by so many goroutines at once
-	Deadline         time.Duration // of a connection: from the call of Dial until the answer has arrived
+	Deadline         time.Duration // longest time of a connection: from the call of Dial until the answer has arrived
 }
 
 // progress is printed by a process that dials at the end of each part of its rounds, and by a listener when it is
 // asked.
 type progress struct {
 	Done       int    // connections that succeeded and were closed
-	Failed     int    // those that failed
+	Failed     int    // connections that failed
 	Error      string // the first one
 	Goroutines int
 
-	// Of a process that dials:
+	// The fields below are those of a process that dials.
 	Late    int           // connections, failed or not, that took longer than their deadline
 	Slowest time.Duration // connection of this part
-	Elapsed time.Duration // since the first call of Dial
+	Elapsed time.Duration // time since the first call of Dial
 	Ended   bool          // nothing follows
 }
 

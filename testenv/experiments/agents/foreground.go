@@ -17,7 +17,7 @@ import (
 type foreground struct {
 	cmd    *topo.Cmd
 	said   bytes.Buffer
-	exited chan error // has the result once the process has ended
+	exited chan error // result; sent once the process has ended
 }
 
 // start starts the process and waits until the interface is attached.

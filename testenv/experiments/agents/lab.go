@@ -41,7 +41,7 @@ type Lab struct {
 	A, B    *topo.Host
 	top     *topo.Topology
 	bin     string
-	dir     string // of all that is below
+	dir     string // directory of all files below
 	pins    string // a bpf file system of A's own
 	run     string // A's run directory
 	attach  []string

@@ -121,7 +121,7 @@ func (c curve) equal(over float64) float64 {
 
 // decisions are the predictions of one simple predictor for a set of traces.
 type decisions struct {
-	centre, spread, err, needs []float64 // needs: horizon of them per decision
+	centre, spread, err, needs []float64 // predictions per decision; needs has horizon of them per decision
 	horizon                    int
 }
 

@@ -13,13 +13,13 @@ import (
 type table struct {
 	targets []float64 // over-allocations
 	names   []string
-	cells   map[string][]cell // by method and target
+	cells   map[string][]cell // cells by method and target
 }
 
 // cell has one value per seed.
 type cell struct {
 	under, over []float64
-	ratio       []float64 // of under-allocation to that of the best baseline at equal over-allocation
+	ratio       []float64 // ratios of under-allocation to that of the best baseline at equal over-allocation
 	detail      string
 }
 

@@ -55,13 +55,13 @@ const sendBuffer = 64 * 2300
 // IsolationConfig of the experiment. The zero value is the one of the requirement.
 type IsolationConfig struct {
 	RateA, RateB uint64        // bottlenecks in bit/s; default 100 and 400 Mbit/s
-	SlowBy       uint64        // by how much A is slowed; default 10
+	SlowBy       uint64        // divisor of A's rate while it is slowed; default 10
 	Limit        int           // bytes that each bottleneck's queue holds; default 1 MB
 	Burst        time.Duration // bucket of each bottleneck, as time at its rate; default 2 ms
 	Window       int           // packets in flight per flow; default 128
 	PMTU         int           // default 4096: a quarter of the packets for the same bytes
-	Warmup       time.Duration // of each phase, not measured; default 2 s
-	Measure      time.Duration // of each phase; default 5 s
+	Warmup       time.Duration // time of each phase that is not measured; default 2 s
+	Measure      time.Duration // measured time of each phase; default 5 s
 	IPv6         bool
 }
 
@@ -105,7 +105,7 @@ func (c *IsolationConfig) check() error {
 
 // Sample is one reading of both ports and, every few, of the table.
 type Sample struct {
-	At    time.Duration // since the experiment began
+	At    time.Duration // time since the experiment began
 	Queue [2]topo.QueueStats
 	Rows  [2]*IsolationRow // nil when not read, or not in the table
 }
@@ -115,8 +115,8 @@ type Result struct {
 	Config  IsolationConfig
 	Phases  []Phase
 	Samples []Sample
-	Slowed  time.Duration  // when A was slowed
-	Decided [2]map[int]int // per destination: S1.6 case -> table readings that showed it
+	Slowed  time.Duration  // time at which A was slowed
+	Decided [2]map[int]int // number of table readings that showed an S1.6 case, per destination
 	Damaged uint64         // packets with wrong data at the receivers
 }
 

@@ -19,13 +19,13 @@ type Phase struct {
 
 // Figures of one bottleneck in one phase.
 type Figures struct {
-	RateBPS   uint64  // of the bottleneck
+	RateBPS   uint64  // rate of the bottleneck
 	PassedBPS float64 // bits of frames that it passed, per second
 	Fill      float64 // PassedBPS as a share of RateBPS
 	QueueMean float64 // bytes
 	QueueP99  float64 // bytes
 	Drops     uint64
-	TxMean    time.Duration // of the table, over the readings; 0 without any
+	TxMean    time.Duration // mean transmit time of the table, over the readings; 0 without any
 	RxMean    time.Duration
 }
 

@@ -30,8 +30,8 @@ var Names = []string{"htb", "police", "engine"}
 type PacerConfig struct {
 	Bin     string         // the product
 	Rates   []uint64       // bit/s
-	Measure time.Duration  // of each rate; at least 300 packets are counted in any case
-	Tries   int            // of a rate that is missed from below; default 1
+	Measure time.Duration  // measured time of each rate; at least 300 packets are counted in any case
+	Tries   int            // tries of a rate that is missed from below; default 1
 	Stalls  bool           // the machine is emulated, its time stands still now and then: too fast is no proof either
 	Stamped bool           // the peer understands stamps: they must not count
 	Note    func(PacerRow) // called with each row as it is done; may be nil
@@ -44,15 +44,15 @@ type PacerRow struct {
 	Frame    int     // bytes of L2, without FCS
 	Measured float64 // bit/s
 
-	// After this rate was set at a tenth of it, and a tenth after this: from the
-	// setting to the table, and from there to when what leaves is as if the rate had
-	// changed at once.
+	// Time after this rate was set at a tenth of it, and a tenth after this: from the
+	// setting to the table, and from there to the moment at which the packets leave as if
+	// the rate had changed at once.
 	Up, Down Change
 
-	Tries     int     // this was the last of so many
+	Tries     int     // number of tries, of which this was the last
 	Reordered uint64  // packets that arrived behind a later one of their queue pair
 	Unpaced   float64 // bit/s that this source sends at the interface's rate: what the machine can carry
-	Limited   bool    // that is less than the rate, or hardly more
+	Limited   bool    // Unpaced is less than the rate, or hardly more
 }
 
 // carries notes what the source sends unpaced.

@@ -59,7 +59,7 @@ type PrecreditResult struct {
 	Small, Large Times // sorted
 	Elapsed      time.Duration
 	LargeBytes   uint64
-	Drops        uint64 // by the switch
+	Drops        uint64 // packets that the switch dropped
 	Again        uint64 // packets that senders sent again
 	Paid         uint64 // bytes on pre-credit
 	Withheld     uint64

@@ -34,7 +34,7 @@ const (
 // receiverScenario is who does what.
 type receiverScenario struct {
 	Name    string
-	ops     [3]verbs.Op // of each node
+	ops     [3]verbs.Op // operation of each node
 	ignores bool        // the third node does not obey limits
 }
 
@@ -47,7 +47,7 @@ var scenarios = []receiverScenario{
 
 // runReceiver is what was measured in one run of a scenario, in bit/s of frames.
 type runReceiver struct {
-	off, on map[string][3]float64 // by direction, for each node
+	off, on map[string][3]float64 // rates by direction, for each node
 	points  map[string][3][]chart.Point
 	dropped uint64 // packets of the node that ignores limits
 }
@@ -102,8 +102,8 @@ func (s *receiverScenario) play(t testing.TB) runReceiver {
 
 // meter measures streams in slices of time.
 type meter struct {
-	flows     map[string][]*receiverFlow // by direction, for each node
-	begin, at time.Time                  // of the run, and of the present slice
+	flows     map[string][]*receiverFlow // flows by direction, for each node
+	begin, at time.Time                  // beginning of the run, and time of the present slice
 	last      map[string][3]uint64
 	points    map[string][3][]chart.Point
 }

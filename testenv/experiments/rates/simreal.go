@@ -74,7 +74,7 @@ type real struct {
 	packets uint64 // passed while measured
 	drops   uint64
 	bytes   []uint64 // received of each flow at the last sample
-	before  []uint64 // and at the one before
+	before  []uint64 // received bytes at the sample before
 }
 
 // Run runs the flows and events of the scenario on its hosts, which the product is

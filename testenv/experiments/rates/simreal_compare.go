@@ -12,7 +12,7 @@ import (
 // it may: what the simulator leaves out.
 type Tolerance struct {
 	Metric       string
-	Below, Above float64 // in the unit of the metric: a share, or ns
+	Below, Above float64 // tolerance in the unit of the metric: a share, or ns
 	Why          string
 }
 

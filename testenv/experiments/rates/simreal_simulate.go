@@ -31,7 +31,7 @@ func Simulate(ctx context.Context, s *scenario.Scenario, rtt time.Duration, sche
 // has the round trip of the real one next to it.
 type Pair struct {
 	Scenario        *scenario.Scenario
-	By              string // what sent on the real hosts
+	By              string // name of the sender on the real hosts
 	RTT             []time.Duration
 	Real, Simulated []*experiment.Result
 }

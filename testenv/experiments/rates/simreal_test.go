@@ -96,8 +96,8 @@ type simRealSender struct {
 	open     func(*scenario.Scenario, []*engines.Host) (Traffic, error)
 	scheme   string
 	recovery string
-	every    time.Duration // between the agent's decisions
-	rtt      time.Duration // as it is between real hosts, when idle
+	every    time.Duration // time between the agent's decisions
+	rtt      time.Duration // RTT between real hosts, when idle
 }
 
 var simRealSenders = []simRealSender{

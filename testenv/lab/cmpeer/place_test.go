@@ -18,7 +18,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/oracle/sides"
@@ -65,7 +65,7 @@ type place struct {
 	net  *rxepeer.Net
 	vm   *rxepeer.VM
 	us   *sides.EngineSide
-	lose *impair.Switch
+	lose *faults.Switch
 }
 
 func newPlace(ctx context.Context, t *testing.T, change ...func(*testing.T, *rxepeer.Config)) *place {
@@ -106,15 +106,15 @@ func newPlace(ctx context.Context, t *testing.T, change ...func(*testing.T, *rxe
 	must(t, err)
 	t.Cleanup(func() { checked(t, p.us.Close()) })
 	must(t, n.Do(func() error {
-		var ports []impair.Port
+		var ports []faults.Port
 		for _, name := range []string{host.Port(), rxepeer.TapName("rxe", 0)} {
 			i, err := net.InterfaceByName(name)
 			if err != nil {
 				return err
 			}
-			ports = append(ports, impair.Port{Do: n.Do, Index: i.Index})
+			ports = append(ports, faults.Port{Do: n.Do, Index: i.Index})
 		}
-		p.lose, err = impair.On(ports...)
+		p.lose, err = faults.On(ports...)
 		return err
 	}))
 	t.Cleanup(func() { checked(t, p.lose.Close()) })

@@ -40,7 +40,7 @@ type Config struct {
 type Counters struct {
 	Packets   uint64 // UDP datagrams received on port 4791
 	BadICRC   uint64
-	Malformed uint64 // too short, or lengths that do not fit
+	Malformed uint64 // packets that are too short, or have lengths that do not fit
 	Dropped   uint64 // discarded on purpose (Config.Drop)
 	Corrupted uint64 // damaged on purpose (Config.Corrupt)
 	Unclaimed uint64 // valid, but for nobody: ACKs of no flow, control packets
@@ -57,12 +57,12 @@ type Endpoint struct {
 
 	mu       sync.Mutex
 	closed   bool
-	err      error // why receiving ended
+	err      error // reason why receiving ended
 	count    Counters
 	rng      *rand.Rand
 	inbound  map[peer]*responder
 	outbound map[peer]*flow
-	cname    map[netip.Addr]*net.UDPAddr // where ACKs go; saves an allocation each
+	cname    map[netip.Addr]*net.UDPAddr // destinations of ACKs; saves an allocation each
 }
 
 // peer names one queue pair of one address.

@@ -23,7 +23,7 @@ import (
 type Flow struct {
 	To       netip.Addr
 	Bytes    uint64        // payload to send, rounded up to whole messages
-	Duration time.Duration // how long to begin new messages
+	Duration time.Duration // time in which new messages are begun
 
 	PMTU         int // payload per packet: 256, 512, 1024 (default), 2048, 4096
 	MessageBytes int // size of one RDMA WRITE; default 64 packets
@@ -38,7 +38,7 @@ type Flow struct {
 
 	MinRTO   time.Duration // least retransmission timeout; default 67 ms
 	GiveUp   time.Duration // fail after so long without any ACK; default 5 s
-	Interval time.Duration // of the time series; default 100 ms
+	Interval time.Duration // interval of the time series; default 100 ms
 
 	// OnSample is called with every element of the time series as it is taken.
 	OnSample func(Sample)
@@ -131,9 +131,9 @@ type flow struct {
 	packets   uint64
 	pushBacks uint64
 	total     rtts
-	current   rtts // of the running interval
+	current   rtts // RTTs of the running interval
 	samples   []Sample
-	last      Report // as of the last sample
+	last      Report // report at the last sample
 }
 
 // rtts sums up round-trip times.

@@ -7,12 +7,12 @@ import "github.com/softroce/softroce-xdp/rocev2"
 // Received counts what arrived from one sender's queue pair. A packet is counted
 // once: in order, ahead or duplicate.
 type Received struct {
-	Packets    uint64 // in order, hence new
+	Packets    uint64 // packets in order, hence new
 	Bytes      uint64 // payload of those
 	Messages   uint64 // complete ones
-	Ahead      uint64 // beyond a gap: discarded
+	Ahead      uint64 // packets beyond a gap: discarded
 	Duplicates uint64
-	Invalid    uint64 // in order, but no sensible next packet of the message
+	Invalid    uint64 // packets in order, but no sensible next packet of the message
 	Mismatches uint64 // packets whose payload is not what belongs there
 	ACKs       uint64 // sent
 	NAKs       uint64 // sent
@@ -24,8 +24,8 @@ type responder struct {
 	qpn     uint32
 	expect  rocev2.PSN
 	waiting bool   // a NAK is out: no second one before the gap closes
-	va      uint64 // where the next payload goes
-	left    uint64 // of the present message, bytes; 0 between messages
+	va      uint64 // address of the next payload
+	left    uint64 // remaining bytes of the present message; 0 between messages
 	msn     uint32
 	count   Received
 }

@@ -29,8 +29,8 @@ type sender struct {
 	end         uint64 // one past the last to send; MaxUint64 = no end yet
 	sentAt      []time.Time
 	resent      []bool
-	progress    time.Time // when the retransmission timer was last restarted
-	moved       time.Time // when una last moved, or the first packet was sent
+	progress    time.Time // last restart of the retransmission timer
+	moved       time.Time // time at which una last moved, or the first packet was sent
 	backoff     uint      // timeouts since una last moved
 	srtt        time.Duration
 	rttvar      time.Duration
@@ -61,7 +61,7 @@ func newSender(qpn uint32, pmtu, message, window, ackEvery int, minRTO time.Dura
 type segment struct {
 	opcode rocev2.Opcode
 	psn    rocev2.PSN
-	va     uint64 // where its payload goes
+	va     uint64 // address of its payload
 	length int
 	ackReq bool
 }

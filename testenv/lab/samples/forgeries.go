@@ -64,10 +64,10 @@ func (n Needs) String() string {
 // Row is a kind of packet.
 type Row struct {
 	Kind            string
-	Stamping, Plain Needs // in the name of a peer that stamps, and of another one
+	Stamping, Plain Needs // needs in the name of a peer that stamps, and of another one
 	Effect          string
-	Counters        []string // of packets that are refused
-	Tests           []Test   // that try it
+	Counters        []string // counters of packets that are refused
+	Tests           []Test   // tests that try it
 }
 
 // Test is a test that sends the packets of a row.

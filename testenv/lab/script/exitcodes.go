@@ -19,17 +19,17 @@ import (
 type ExitCase = struct {
 	Line string
 	Code int
-	Says string // on stderr; for 0 on stdout
+	Says string // text on stderr; for 0 on stdout
 }
 
 // Program is a program whose exit codes are tested.
 type Program struct {
 	Name  string
 	Run   func(args []string, stdout, stderr io.Writer) int
-	Root  func() *cobra.Command // with the commands help and completion
-	Codes []int                 // that are documented
-	Cases []ExitCase            // besides those of help, completion, version and man
-	Files map[string]string     // what the cases name, by their paths
+	Root  func() *cobra.Command // constructor with the commands help and completion
+	Codes []int                 // exit codes that are documented
+	Cases []ExitCase            // cases besides those of help, completion, version and man
+	Files map[string]string     // content of the files that the cases name, by their paths
 
 	// Places are the flags of the root that name the directories of pins and state.
 	Places []string

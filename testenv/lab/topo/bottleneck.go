@@ -140,7 +140,7 @@ func (p *Port) tbf(b Bottleneck) *netlink.Tbf {
 
 // QueueStats are a port's counters since it got its bottleneck.
 type QueueStats struct {
-	At          time.Time // when they were read
+	At          time.Time // time at which they were read
 	Sent        uint64    // bytes of frames that left (Ethernet header included, FCS not)
 	SentPackets uint64
 	Backlog     uint32 // bytes waiting

@@ -11,7 +11,7 @@ import (
 
 // CableSpec describes a second link of two hosts.
 type CableSpec struct {
-	Name   string // of the interface in both hosts
+	Name   string // name of the interface in both hosts
 	MTU    int    // 0 means 1500
 	Queues int    // receive and transmit queues of each end; 0 means 1
 }

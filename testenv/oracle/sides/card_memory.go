@@ -3,7 +3,6 @@
 package sides
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,8 +22,8 @@ const (
 
 // region is a memory region whose pages lie apart in the DDR.
 type region struct {
+	*driver.MR
 	s     *Side
-	r     *driver.MR
 	space *hwoffload.Space
 	pages []uint64
 	first int // offset in the first page
@@ -33,17 +32,17 @@ type region struct {
 }
 
 // Distribute registers memory with a distribution group of its own.
-func (s *Side) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle.Destination) (oracle.MR, error) {
+func (s *Side) Distribute(pd verbs.PD, size int, to []oracle.Destination) (verbs.DM, error) {
 	var list []driver.Destination
 	for _, x := range to {
-		list = append(list, driver.Destination{QP: QueuePair(x.QP).(*driver.QP), VA: x.Addr, RKey: x.RKey})
+		list = append(list, driver.Destination{QP: x.QP.(*driver.QP), VA: x.Addr, RKey: x.RKey})
 	}
 	g, err := s.dev.NewGroup(list...)
 	if err != nil {
 		return nil, err
 	}
 	const offset = 24 // messages and pages do not end together
-	m, err := s.register(pd.(Domain).PD, size, offset, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, g)
+	m, err := s.register(pd, size, offset, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, g)
 	if err != nil {
 		return nil, errors.Join(err, g.Free())
 	}
@@ -52,7 +51,7 @@ func (s *Side) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle
 
 // register makes a region of pages in the reverse order of their addresses, so that none follows the
 // one before it.
-func (s *Side) register(pd verbs.PD, size, offset int, rights verbs.Access, group *driver.Group) (oracle.MR, error) {
+func (s *Side) register(pd verbs.PD, size, offset int, rights verbs.Access, group *driver.Group) (verbs.DM, error) {
 	if size < 1 || offset < 0 || offset >= pageSize {
 		return nil, fmt.Errorf("a region of %d bytes at %d in a page", size, offset)
 	}
@@ -65,15 +64,16 @@ func (s *Side) register(pd verbs.PD, size, offset int, rights verbs.Access, grou
 		return nil, err
 	}
 	slices.Reverse(g.pages)
-	g.r, err = s.dev.RegMR(driver.Spec{
+	g.MR, err = s.dev.RegMR(driver.Spec{
 		PD: pd.(*driver.PD).Number(), Access: rights, Pages: g.pages, PageShift: pageShift, First: uint32(offset),
 		Len: uint64(size), VA: regionVA + g.pages[0] + uint64(offset), Group: group,
 	})
 	return g, err
 }
 
-func (g *region) Destroy(context.Context) error {
-	if err := g.r.Deregister(); err != nil {
+// Deregister frees the memory too.
+func (g *region) Deregister() error {
+	if err := g.MR.Deregister(); err != nil {
 		return err
 	}
 	err := g.space.Free()
@@ -83,53 +83,34 @@ func (g *region) Destroy(context.Context) error {
 	return err
 }
 
-func (g *region) Addr() uint64 { return g.r.VA() }
-func (g *region) Len() int     { return g.size }
-func (g *region) LKey() uint32 { return g.r.LKey() }
-func (g *region) RKey() uint32 { return g.r.RKey() }
-
-// access calls do for the pieces of bytes [off, off+n) of the region.
-func (g *region) access(off, n int, do func(from, to int, at int64) error) error {
+// access calls do for the pieces of bytes [off, off+n) of the region, and returns n.
+func (g *region) access(off, n int, do func(from, to int, at int64) error) (int, error) {
 	if off < 0 || n < 0 || n > g.size-off {
-		return fmt.Errorf("bytes %d to %d of a region of %d", off, off+n, g.size)
+		return 0, fmt.Errorf("bytes %d to %d of a region of %d", off, off+n, g.size)
 	}
 	for from := 0; from < n; {
 		place := g.first + off + from
 		to := min(n, from+pageSize-place%pageSize)
 		if err := do(from, to, int64(g.pages[place/pageSize])+int64(place%pageSize)); err != nil {
-			return err
+			return 0, err
 		}
 		from = to
 	}
-	return nil
+	return n, nil
 }
 
-func (g *region) Peek(_ context.Context, off, n int) ([]byte, error) {
-	b := make([]byte, max(n, 0))
-	err := g.access(off, n, func(from, to int, at int64) error {
-		_, err := g.s.card.DDR().ReadAt(b[from:to], at)
-		return err
-	})
-	return b, err
-}
-
-func (g *region) Poke(_ context.Context, off int, data []byte) error {
-	return g.access(off, len(data), func(from, to int, at int64) error {
-		_, err := g.s.card.DDR().WriteAt(data[from:to], at)
+// ReadAt implements verbs.DM.
+func (g *region) ReadAt(p []byte, off int64) (int, error) {
+	return g.access(int(off), len(p), func(from, to int, at int64) error {
+		_, err := g.s.card.DDR().ReadAt(p[from:to], at)
 		return err
 	})
 }
 
-func (g *region) Fill(ctx context.Context, off, n int, seed, skip uint64) error {
-	b := make([]byte, max(n, 0))
-	oracle.FillPattern(b, seed, skip)
-	return g.Poke(ctx, off, b)
-}
-
-func (g *region) Check(ctx context.Context, off, n int, seed, skip uint64) (oracle.Mismatch, error) {
-	b, err := g.Peek(ctx, off, n)
-	if err != nil {
-		return oracle.Mismatch{}, err
-	}
-	return oracle.CheckPattern(b, seed, skip), nil
+// WriteAt implements verbs.DM.
+func (g *region) WriteAt(p []byte, off int64) (int, error) {
+	return g.access(int(off), len(p), func(from, to int, at int64) error {
+		_, err := g.s.card.DDR().WriteAt(p[from:to], at)
+		return err
+	})
 }

@@ -2,9 +2,6 @@
 
 package sides
 
-// CardSide makes the model of the card, with its driver (hwoffload/driver), one side of
-// package oracle. The model's ports are packet sockets on interfaces.
-
 import (
 	"errors"
 	"fmt"
@@ -23,7 +20,8 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/oracle"
 )
 
-// Side is a model of a card. Close it before the hosts of its interfaces.
+// Side is a model of a card with its driver (hwoffload/driver). The model's ports are packet sockets on
+// interfaces. Close it before their hosts.
 type Side struct {
 	*Device
 	Model *card.Model
@@ -102,10 +100,9 @@ func open(name string, addrs []netip.Addr, ports []Port) (*Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Device = NewDevice(s.dev, name, addrs)
-	s.Device.Register = func(pd verbs.PD, size, offset int, rights verbs.Access) (oracle.MR, error) {
+	s.Device = &Device{s.dev, name, addrs, func(pd verbs.PD, size, offset int, rights verbs.Access) (verbs.DM, error) {
 		return s.register(pd, size, offset, rights, nil)
-	}
+	}}
 	for i, p := range ports {
 		if err := s.dev.SetPort(i, [6]byte(p.MAC)); err != nil {
 			return nil, errors.Join(err, s.Close())

@@ -22,7 +22,8 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/oracle"
 )
 
-// EngineSide is our engine on a host. Close it before the host.
+// EngineSide is the engine, in this process, on a host of this kernel on a machine's bridge. The product is
+// attached there by the real binary, with its agent running. Close it before the host.
 type EngineSide struct {
 	*Device
 	Dev *nic.Device
@@ -63,8 +64,7 @@ func AttachEngine(host *rxepeer.Host, flags ...string) (*EngineSide, error) {
 	for _, p := range host.Config.Addrs {
 		addrs = append(addrs, p.Addr())
 	}
-	s.Device = NewDevice(s.Dev, host.Config.Name, addrs)
-	s.Device.Register = register
+	s.Device = &Device{s.Dev, host.Config.Name, addrs, newRegion}
 	return s, nil
 }
 

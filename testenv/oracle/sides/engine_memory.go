@@ -3,7 +3,6 @@
 package sides
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,18 +17,18 @@ import (
 
 // engineRegion owns pages of its own, so that an access outside it hurts nobody, or is seen.
 type engineRegion struct {
-	r      verbs.MR
-	pages  []byte
-	memory []byte
+	verbs.MR
+	verbs.Bytes // part of pages
+	pages       []byte
 }
 
-// register makes and registers memory.
-func register(pd verbs.PD, size, offset int, rights verbs.Access) (oracle.MR, error) {
+// newRegion makes and registers memory.
+func newRegion(pd verbs.PD, size, offset int, rights verbs.Access) (verbs.DM, error) {
 	return allocate(size, offset, func(b []byte) (verbs.MR, error) { return pd.RegMR(b, rights) })
 }
 
 // Distribute implements oracle.Hub.
-func (s *EngineSide) Distribute(_ context.Context, pd oracle.PD, size int, to []oracle.Destination) (oracle.MR, error) {
+func (s *EngineSide) Distribute(pd verbs.PD, size int, to []oracle.Destination) (verbs.DM, error) {
 	var g mr.Group
 	for _, x := range to {
 		g = append(g, mr.Destination{QPN: x.QP.QPN(), VA: x.Addr, RKey: x.RKey})
@@ -37,12 +36,12 @@ func (s *EngineSide) Distribute(_ context.Context, pd oracle.PD, size int, to []
 	const offset = 24 // messages and pages do not end together
 	return allocate(size, offset, func(b []byte) (verbs.MR, error) {
 		spec := mr.Spec{Host: b, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite}
-		return pd.(Domain).PD.(*nic.PD).RegDistribution(spec, g)
+		return pd.(*nic.PD).RegDistribution(spec, g)
 	})
 }
 
 // allocate makes memory and has it registered.
-func allocate(size, offset int, register func(b []byte) (verbs.MR, error)) (oracle.MR, error) {
+func allocate(size, offset int, register func(b []byte) (verbs.MR, error)) (verbs.DM, error) {
 	if size < 1 || offset < 0 || offset >= os.Getpagesize() {
 		return nil, fmt.Errorf("a region of %d bytes at %d in a page", size, offset)
 	}
@@ -50,50 +49,17 @@ func allocate(size, offset int, register func(b []byte) (verbs.MR, error)) (orac
 	if err != nil {
 		return nil, err
 	}
-	g := &engineRegion{pages: pages, memory: pages[offset : offset+size]}
-	if g.r, err = register(g.memory); err != nil {
+	r, err := register(pages[offset : offset+size])
+	if err != nil {
 		return nil, errors.Join(err, unix.Munmap(pages))
 	}
-	return g, nil
+	return &engineRegion{r, pages[offset : offset+size], pages}, nil
 }
 
-func (g *engineRegion) Destroy(context.Context) error {
-	if err := g.r.Deregister(); err != nil {
+// Deregister frees the memory too.
+func (g *engineRegion) Deregister() error {
+	if err := g.MR.Deregister(); err != nil {
 		return err
 	}
 	return unix.Munmap(g.pages)
-}
-
-func (g *engineRegion) Addr() uint64 { return g.r.VA() }
-func (g *engineRegion) Len() int     { return len(g.memory) }
-func (g *engineRegion) LKey() uint32 { return g.r.LKey() }
-func (g *engineRegion) RKey() uint32 { return g.r.RKey() }
-
-func (g *engineRegion) part(off, n int) ([]byte, error) {
-	if off < 0 || n < 0 || n > len(g.memory)-off {
-		return nil, fmt.Errorf("bytes %d to %d of a region of %d", off, off+n, len(g.memory))
-	}
-	return g.memory[off : off+n], nil
-}
-
-func (g *engineRegion) Fill(_ context.Context, off, n int, seed, skip uint64) error {
-	b, err := g.part(off, n)
-	oracle.FillPattern(b, seed, skip)
-	return err
-}
-
-func (g *engineRegion) Check(_ context.Context, off, n int, seed, skip uint64) (oracle.Mismatch, error) {
-	b, err := g.part(off, n)
-	return oracle.CheckPattern(b, seed, skip), err
-}
-
-func (g *engineRegion) Peek(_ context.Context, off, n int) ([]byte, error) {
-	b, err := g.part(off, n)
-	return append([]byte(nil), b...), err
-}
-
-func (g *engineRegion) Poke(_ context.Context, off int, data []byte) error {
-	b, err := g.part(off, len(data))
-	copy(b, data)
-	return err
 }

@@ -34,7 +34,7 @@ type attachSettings struct {
 	nodeFile string
 	node     uint32
 	policy   []string
-	file     *nodefile.File    // of nodeFile; nil = none
+	file     *nodefile.File    // content of nodeFile; nil = none
 	changed  map[string]string // the parameters of policy
 }
 

@@ -28,9 +28,9 @@ const cardTimeout = 5 * time.Second
 
 // cardID is a card as the user names it.
 type cardID struct {
-	name string // as the user wrote it
-	path string // of the BAR; "" = behind a socket
-	addr string // of the socket, for hwoffload.Dial
+	name string // name as the user wrote it
+	path string // path of the BAR; "" = behind a socket
+	addr string // address of the socket, for hwoffload.Dial
 	file string // name of its files in the run directory
 	pci  bool   // file is its PCI address
 }

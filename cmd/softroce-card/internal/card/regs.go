@@ -139,12 +139,12 @@ func orDash(s string) string {
 type cell struct {
 	Element  uint64  `json:"element"`
 	Register string  `json:"register"`
-	Index    uint64  `json:"index"` // of a register that is an array
+	Index    uint64  `json:"index"` // index in a register that is an array
 	Address  string  `json:"address"`
 	Value    string  `json:"value"` // hexadecimal
 	Fields   []value `json:"fields"`
 
-	name string // for people
+	name string // name for people
 }
 
 // value is a field of a register.

@@ -27,10 +27,10 @@ type benchmark struct {
 	Device      verbs.Device
 	Server      string // "host:port"
 	Node        node.Config
-	Timeout     time.Duration // for the connection, and for the space
+	Timeout     time.Duration // longest wait for the connection, and for the space
 	Size, Local uint64        // bytes
-	Length      time.Duration // of each measurement
-	Seed        uint64        // of the random pages
+	Length      time.Duration // duration of each measurement
+	Seed        uint64        // seed of the random pages
 
 	Joined func(*node.Node) // called with the connection; nil for nobody
 }
@@ -58,7 +58,7 @@ type benchFigure struct {
 	Count uint64 `json:"count"`
 	P50   int64  `json:"p50_ns"`
 	P99   int64  `json:"p99_ns"`
-	Rate  uint64 `json:"bits_per_second"` // of all data in the time of all accesses
+	Rate  uint64 `json:"bits_per_second"` // rate of all data in the time of all accesses
 }
 
 // meter collects times of accesses.

@@ -25,7 +25,7 @@ type joiner struct {
 	Device  verbs.Device
 	Server  string // "host:port"
 	Node    node.Config
-	Timeout time.Duration // for a connection
+	Timeout time.Duration // longest wait for a connection
 	Count   uint64        // periods; 0 for no end
 	Check   bool          // write each page of the lease, and compare what is read back
 	JSON    bool

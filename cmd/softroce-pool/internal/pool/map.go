@@ -28,11 +28,11 @@ type mapTable struct {
 // mapLine is what mapTable prints at the end of each step, with JSON.
 type mapLine struct {
 	exercise.Step
-	Read       uint64 `json:"read_pages"`       // from the pool, for an access
-	Prefetched uint64 `json:"prefetched_pages"` // from the pool, in advance
-	Written    uint64 `json:"written_pages"`    // to the pool
-	Local      int    `json:"local_pages"`      // in local memory at the end
-	Stored     int    `json:"stored_pages"`     // in the pool at the end
+	Read       uint64 `json:"read_pages"`       // pages read from the pool, for an access
+	Prefetched uint64 `json:"prefetched_pages"` // pages read from the pool, in advance
+	Written    uint64 `json:"written_pages"`    // pages written to the pool
+	Local      int    `json:"local_pages"`      // pages in local memory at the end
+	Stored     int    `json:"stored_pages"`     // pages in the pool at the end
 }
 
 // Exercise does the work. A page that cannot be had is a *vmm.PageError.

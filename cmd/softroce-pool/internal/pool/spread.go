@@ -28,21 +28,21 @@ type spreader struct {
 	Device    verbs.Device
 	Directory directory.Directory
 	Config    spread.Config
-	Timeout   time.Duration // for the first connections
+	Timeout   time.Duration // longest wait for the first connections
 	Count     uint64        // periods; 0 for no end
 	Check     bool          // write pages, and compare what is read back
 	JSON      bool
 	Out       io.Writer
 
-	printing sync.Mutex // Out: connections report by goroutines of their own
+	printing sync.Mutex // guard of Out: connections report by goroutines of their own
 }
 
 // spreadLine is what spreader prints in each period, with JSON.
 type spreadLine struct {
 	Period  uint64 `json:"period"`
 	Checked int    `json:"checked_pages"`
-	Lost    int    `json:"lost_pages"`    // that were written, and had no copy any more
-	NoRoom  int    `json:"no_room_pages"` // that could not be written
+	Lost    int    `json:"lost_pages"`    // pages that were written, and had no copy any more
+	NoRoom  int    `json:"no_room_pages"` // pages that could not be written
 	spread.Status
 }
 

@@ -15,7 +15,7 @@ import (
 
 // topScreen is the live view of a pool. It knows neither terminal nor clock.
 type topScreen struct {
-	name string // of the server
+	name string // name of the server
 	ask  func() (lease.Status, time.Time, error)
 
 	asking  bool
@@ -23,7 +23,7 @@ type topScreen struct {
 	answers chan func() error
 
 	now, before   *snapshot
-	problem       error // why the newest snapshot is not the present state
+	problem       error // reason why the newest snapshot is not the present state
 	first         int   // line shown
 	paused        bool
 	width, height int

@@ -86,15 +86,15 @@ type attachJob struct {
 	cmd     *cobra.Command
 	upgrade bool
 
-	foreground bool // this process runs the agent
+	foreground bool // the agent is run by this process
 	recovered  bool // pins or state were lost, and are there again
 
 	change     *revision // changes of an existing attachment; nil = there is none yet
 	signal     int       // foreground process that runs the agent, and is told to reload; 0 = none
 	kept       int       // process of the agent that goes on; 0 = none
 	fresh      bool      // attached by this command: detached if another interface fails
-	report     string    // what was done, for the user; "" = nothing
-	hiddenTags string    // what loader.HiddenTags tells the user
+	report     string    // result for the user; "" = nothing was done
+	hiddenTags string    // message of loader.HiddenTags
 }
 
 func newJobs(a *attacher, cmd *cobra.Command, names []string, upgrade bool) ([]*attachJob, error) {

@@ -31,7 +31,7 @@ type facts struct {
 	Pacers     []pacerFact     `json:"pacers"`
 	Offloads   map[string]bool `json:"offloads"`
 
-	hiddenTags string // what loader.HiddenTags tells the user
+	hiddenTags string // message of loader.HiddenTags
 }
 
 // Sizes of a full data packet around its payload: IP, UDP, BTH, the largest

@@ -24,7 +24,7 @@ type logWriter struct {
 	path  string
 	max   int64
 	size  int64
-	fds   []int // that lead to the file
+	fds   []int // descriptors that lead to the file
 	first *os.File
 }
 

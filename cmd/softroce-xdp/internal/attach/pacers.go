@@ -14,7 +14,7 @@ import (
 type pacerFact struct {
 	Name  pacer.Kind `json:"name"`
 	Works bool       `json:"works"`
-	Why   string     `json:"why,omitempty"` // not
+	Why   string     `json:"why,omitempty"` // reason if the pacer does not work
 }
 
 func tryPacers() []pacerFact {

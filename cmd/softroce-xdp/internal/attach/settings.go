@@ -30,7 +30,7 @@ type settings struct {
 	given  map[string]bool // flags that the command line or the file names
 	serve  bool            // the agent serves an engine: nic
 	nic    loader.NIC
-	limits limits.Limits // of that device
+	limits limits.Limits // limits of that device
 }
 
 // flags returns the flags of attach, which are the keys of an interface in the configuration

@@ -17,7 +17,7 @@ import (
 // xdpFacts has the XDP features that a driver reports (netlink family "netdev", Linux 6.3).
 type xdpFacts struct {
 	Native   bool `json:"native"`   // XDP_PASS, DROP, TX, ABORTED in the driver
-	Redirect bool `json:"redirect"` // can redirect, to AF_XDP sockets too
+	Redirect bool `json:"redirect"` // frames can be redirected, to AF_XDP sockets too
 	Frags    bool `json:"frags"`    // frames of several buffers
 	ZeroCopy bool `json:"zerocopy"` // AF_XDP without a copy
 }

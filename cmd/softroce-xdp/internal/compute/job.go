@@ -17,7 +17,7 @@ import (
 type job struct {
 	Kernel task.KernelID
 	In     []operand
-	Type   task.Type // of the result
+	Type   task.Type // type of the result
 	Shape  task.Shape
 }
 

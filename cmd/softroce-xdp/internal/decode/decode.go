@@ -17,7 +17,7 @@ import (
 
 // Options says what to print.
 type Options struct {
-	All   bool // also one line for each packet that is not RoCEv2
+	All   bool // print one line also for each packet that is not RoCEv2
 	Quiet bool // the summary only
 }
 
@@ -26,12 +26,12 @@ type Options struct {
 type Summary struct {
 	Packets   int // all
 	RoCE      int // RoCEv2
-	Malformed int // to port 4791, but the lengths do not fit together
+	Malformed int // packets to port 4791 whose lengths do not fit together
 	Other     int // anything else
 	GoodICRC  int
 	BadICRC   int
 	Unchecked int // the capture ends before the ICRC
-	Stamped   int // with a stamp option that could be read
+	Stamped   int // packets with a stamp option that could be read
 }
 
 // File decodes the pcap or pcapng file at path, "-" being the standard input, and

@@ -54,10 +54,15 @@ docs/change/transport.md.`,
 	return cmd
 }
 
+// serverFlags are those of the server.
+type serverFlags struct {
+	host.EngineFlags
+	key.EncryptFlags
+	listen, memory string
+}
+
 func newPerfServer(a *host.App, log *cli.LogFlags) *cobra.Command {
-	var eng host.EngineFlags
-	var enc key.EncryptFlags
-	listen, memory := "", ""
+	var s serverFlags
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Answer clients, one after the other",
@@ -66,44 +71,47 @@ after the other, until it is interrupted. Any host that reaches its TCP port may
 has no passwords. Listen on an address of a network that you trust, and limit what
 one run may take by --memory.`,
 		Args: cli.Takes(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			lent, err := cli.ParseBytes(memory)
-			if err != nil {
-				return cli.Usage(fmt.Errorf("--memory: %w", err))
-			}
-			if listen, err = cli.ParseAddress(listen, DefaultPort); err != nil {
-				return cli.Usage(fmt.Errorf("--listen: %w", err))
-			}
-			with, err := enc.Load()
-			if err != nil {
-				return err
-			}
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
-			dev, name, err := eng.Open(ctx, a)
-			if err != nil {
-				return err
-			}
-			defer dev.Close()
-			l, err := net.Listen("tcp", listen)
-			if err != nil {
-				return fmt.Errorf("--listen %s: %w", listen, err)
-			}
-			defer l.Close()
-			how := "the device of the agent"
-			if d, ok := dev.(*nic.Device); ok {
-				how = fmt.Sprintf("engine works (AF_XDP %s)", d.Mode())
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, clients come to %s\n", name, how, l.Addr())
-			return Serve(ctx, l, dev, lent, with, log.Logger(cmd.ErrOrStderr()))
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(a, cmd, log) },
 	}
-	eng.Flags(a, cmd)
-	eng.RailFlag(a, cmd)
-	enc.Flags(cmd)
-	cmd.Flags().StringVar(&memory, "memory", "1G", "memory that one run may register")
-	cmd.Flags().StringVar(&listen, "listen", net.JoinHostPort("", strconv.Itoa(DefaultPort)), "TCP address for clients")
+	s.EngineFlags.Flags(a, cmd)
+	s.RailFlag(a, cmd)
+	s.EncryptFlags.Flags(cmd)
+	cmd.Flags().StringVar(&s.memory, "memory", "1G", "memory that one run may register")
+	cmd.Flags().StringVar(&s.listen, "listen", net.JoinHostPort("", strconv.Itoa(DefaultPort)), "TCP address for clients")
 	return cmd
+}
+
+func (s *serverFlags) run(a *host.App, cmd *cobra.Command, log *cli.LogFlags) error {
+	lent, err := cli.ParseBytes(s.memory)
+	if err != nil {
+		return cli.Usage(fmt.Errorf("--memory: %w", err))
+	}
+	listen, err := cli.ParseAddress(s.listen, DefaultPort)
+	if err != nil {
+		return cli.Usage(fmt.Errorf("--listen: %w", err))
+	}
+	with, err := s.Load()
+	if err != nil {
+		return err
+	}
+	ctx, stop := cli.Interruptible(cmd.Context())
+	defer stop()
+	dev, name, err := s.Open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", listen, err)
+	}
+	defer l.Close()
+	how := "the device of the agent"
+	if d, ok := dev.(*nic.Device); ok {
+		how = fmt.Sprintf("engine works (AF_XDP %s)", d.Mode())
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, clients come to %s\n", name, how, l.Addr())
+	return Serve(ctx, l, dev, lent, with, log.Logger(cmd.ErrOrStderr()))
 }
 
 // perfFlags are those of the client's commands.
@@ -145,6 +153,12 @@ func newPerfClient(a *host.App, op, short string) *cobra.Command {
 			return p.run(a, cmd, server, plans)
 		},
 	}
+	p.flags(a, cmd, atomic)
+	return cmd
+}
+
+// flags adds the flags of a client's command.
+func (p *perfFlags) flags(a *host.App, cmd *cobra.Command, atomic bool) {
 	p.EngineFlags.Flags(a, cmd)
 	if !atomic {
 		p.RailFlag(a, cmd)
@@ -152,7 +166,8 @@ func newPerfClient(a *host.App, op, short string) *cobra.Command {
 	p.EncryptFlags.Flags(cmd)
 	f := cmd.Flags()
 	if !atomic {
-		f.Var(cli.ListVar(&p.sizes, "a size", cli.OneWord), "size", "bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
+		f.Var(cli.ListVar(&p.sizes, "a size", cli.OneWord), "size",
+			"bytes of a message, or several sizes to measure one after the other: 64,4K,1M; for ud the path MTU if not given")
 		f.Var(&p.service, "service", "rc, uc, ud, or ooo: rc in out-of-order mode, whose send is a write with notification")
 	}
 	f.Var(cli.CountVar(&p.qps, 1, MaxQPs), "qps", "queue pairs")
@@ -164,7 +179,8 @@ func newPerfClient(a *host.App, op, short string) *cobra.Command {
 	f.Var(cli.SpanVar(&p.warm, 0, time.Minute), "warmup", "how long to run before")
 	f.Var(cli.CountVar(&p.mtu, 0, 4096), "mtu", "path MTU: 256, 512, 1024, 2048 or 4096; 0 for the largest that fits")
 	if !atomic {
-		f.Var(cli.CountVar(&p.payload, 0, ooo.MaxPayload), "payload", "for ooo: most bytes of data in a packet, a multiple of 4 from 256, if not the path MTU; an interface MTU of 1500 has room for 1392 (IPv6: 1372)")
+		f.Var(cli.CountVar(&p.payload, 0, ooo.MaxPayload), "payload",
+			"for ooo: most bytes of data in a packet, a multiple of 4 from 256, if not the path MTU; an interface MTU of 1500 has room for 1392 (IPv6: 1372)")
 	}
 	f.Var(cli.CountVar(&p.timeout, 1, 31), "timeout", "code of the ACK timeout: 4.096us * 2^N")
 	f.Var(cli.CountVar(&p.retries, 0, 7), "retries", "timeouts in a row before the peer is given up")
@@ -172,7 +188,6 @@ func newPerfClient(a *host.App, op, short string) *cobra.Command {
 	f.Var(cli.SpanVar(&p.interval, 50*time.Millisecond, time.Hour), "interval", "time between two lines of progress")
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "no progress")
 	f.BoolVar(&p.json, "json", false, "print the results as JSON, one line a size")
-	return cmd
 }
 
 // plans returns a plan for each size.
@@ -180,8 +195,8 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]Plan, error) {
 	var out []Plan
 	plan := Plan{
 		Op: op, Service: p.service.Value, QPs: int(p.qps), Depth: int(p.depth), Latency: p.latency,
-		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Payload: int(p.payload), Check: p.check, Timeout: uint8(p.timeout), Retries: uint8(p.retries),
-		Encrypted: p.Encrypt,
+		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Payload: int(p.payload), Check: p.check,
+		Timeout: uint8(p.timeout), Retries: uint8(p.retries), Encrypted: p.Encrypt,
 	}
 	if len(p.Rails) > 0 && p.service.Value != "ooo" {
 		return nil, errors.New("--rail goes with --service ooo: only out-of-order mode uses several interfaces")

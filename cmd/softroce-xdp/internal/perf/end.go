@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -180,11 +179,6 @@ func (e *end) sge(i int) verbs.SGE {
 	return verbs.SGE{Addr: e.region.VA() + uint64(i)*e.stride, Len: n, LKey: e.region.LKey()}
 }
 
-// data is the part of the memory that a message of queue pair i fills.
-func (e *end) data(i int) []byte {
-	return e.buf[uint64(i)*e.stride:][:e.plan.Size]
-}
-
 func (e *end) postRecv(i int) error {
 	return e.qps[i].PostRecv(&verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{e.sge(i)}})
 }
@@ -242,50 +236,4 @@ var troubles = []string{
 	"tx_retransmits", "local_ack_timeout_err", "rcvd_seq_err", "rcvd_rnr_err", "sack_rcvd",
 	"out_of_seq_request", "rx_icrc_encapsulated", "rx_no_buffer", "rx_xsk_dropped",
 	"rx_xsk_ring_full", "rx_xsk_fill_empty", "tx_no_path",
-}
-
-// address returns the address of the port for traffic with the peer: of its family, and
-// link-local only if the peer is.
-func address(port verbs.Port, peer netip.Addr) (netip.Addr, error) {
-	peer = peer.Unmap()
-	all := slices.DeleteFunc(slices.Clone(port.GIDs), func(a netip.Addr) bool {
-		a = a.Unmap()
-		return !a.IsValid() || a.Is4() != peer.Is4() || a.IsLinkLocalUnicast() != peer.IsLinkLocalUnicast()
-	})
-	if len(all) == 0 {
-		return netip.Addr{}, fmt.Errorf("the interface has no address of the kind of %s: give it one with `ip address add`", peer)
-	}
-	return all[0].Unmap(), nil
-}
-
-// fill writes the pattern that the check expects.
-func fill(b []byte, seed uint64) {
-	x := seed*0x9E3779B97F4A7C15 + 1
-	for i := range b {
-		if i&7 == 0 {
-			x ^= x << 13
-			x ^= x >> 7
-			x ^= x << 17
-		}
-		b[i] = byte(x >> (8 * (i & 7)))
-	}
-}
-
-// fillAll gives the memory of every queue pair its pattern.
-func (e *end) fillAll() {
-	for i := range e.qps {
-		fill(e.data(i), uint64(i))
-	}
-}
-
-// differs returns where b is not the pattern, or -1.
-func differs(b []byte, seed uint64) int {
-	want := make([]byte, len(b))
-	fill(want, seed)
-	for i := range b {
-		if b[i] != want[i] {
-			return i
-		}
-	}
-	return -1
 }

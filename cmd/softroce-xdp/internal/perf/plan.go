@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package perf measures the transport: a client and a server on two hosts, like
-// perftest. They agree over TCP on what is measured (proto.go), make their queue
-// pairs (end.go), and the client drives (drive.go) and reports (report.go).
+// perftest. They agree over TCP on what is measured (proto.go) and make their queue pairs (end.go).
+// The client (client.go) posts (drive.go), takes the figures (measure.go) and reports (report.go); the
+// server (serve.go) receives (receive.go).
 package perf
 
 import (
@@ -72,6 +73,11 @@ func (p *Plan) operation() verbs.Op {
 	return Operations[p.Op]
 }
 
+func (p *Plan) atomic() bool {
+	op := Operations[p.Op]
+	return op == verbs.OpFetchAdd || op == verbs.OpCompareSwap
+}
+
 // stride is from the memory of one queue pair to that of the next.
 func (p *Plan) stride() uint64 {
 	n := uint64(p.Size)
@@ -81,10 +87,10 @@ func (p *Plan) stride() uint64 {
 	return (n + 63) &^ 63
 }
 
-// Validate returns an error that says what does not fit together.
-func (p *Plan) Validate() error {
+// checkService returns why the service does not have what the plan wants.
+func (p *Plan) checkService() error {
 	op, ok := Operations[p.Op]
-	atomic := op == verbs.OpFetchAdd || op == verbs.OpCompareSwap
+	atomic := p.atomic()
 	switch {
 	case !ok:
 		return fmt.Errorf("no operation %q: choose write, read, send, fetch-add or compare-swap", p.Op)
@@ -104,6 +110,16 @@ func (p *Plan) Validate() error {
 		return errors.New("--encrypt needs --service rc or uc: a queue pair for datagrams has many peers")
 	case atomic && p.Size != 8:
 		return fmt.Errorf("%s acts on 8 bytes: leave --size out", p.Op)
+	}
+	return nil
+}
+
+// Validate returns an error that says what does not fit together.
+func (p *Plan) Validate() error {
+	if err := p.checkService(); err != nil {
+		return err
+	}
+	switch {
 	case p.Size == 0 || p.Size > MaxSize:
 		return fmt.Errorf("--size %d: choose 1B to %s", p.Size, cli.Bytes(MaxSize))
 	case p.QPs < 1 || p.QPs > MaxQPs:
@@ -122,7 +138,7 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("--timeout %d, --retries %d: choose up to 31 and 7", p.Timeout, p.Retries)
 	case p.Check && !p.reliable():
 		return errors.New("--check needs --service rc or ooo: the others may lose messages")
-	case p.Check && atomic:
+	case p.Check && p.atomic():
 		return fmt.Errorf("--check compares data that was written, read or sent: %s has none", p.Op)
 	case p.Depth*p.QPs > MaxOutstanding:
 		return fmt.Errorf("--depth times --qps is %d messages outstanding: at most %d", p.Depth*p.QPs, MaxOutstanding)
@@ -135,6 +151,19 @@ func (p *Plan) Validate() error {
 		}
 	}
 	return nil
+}
+
+// fit returns the path MTU of the run, and lowers the size of datagrams to it if the plan permits that.
+func (p *Plan) fit(ifMTU int) (rocev2.PMTU, error) {
+	pmtu, err := p.pmtu(ifMTU)
+	if err != nil || p.Service != "ud" || int(p.Size) <= pmtu.Bytes() {
+		return pmtu, err
+	}
+	if !p.Fit {
+		return 0, fmt.Errorf("a datagram holds at most the path MTU of %d bytes, not %d: leave --size out, or lower it", pmtu.Bytes(), p.Size)
+	}
+	p.Size = uint32(pmtu.Bytes())
+	return pmtu, nil
 }
 
 // pmtu is the path MTU of the run on an interface of that MTU.

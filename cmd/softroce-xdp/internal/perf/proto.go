@@ -90,6 +90,14 @@ func (t *controlConn) send(m message) error {
 	return nil
 }
 
+// ask sends a message and waits for the answer.
+func (t *controlConn) ask(m message) (message, error) {
+	if err := t.send(m); err != nil {
+		return message{}, err
+	}
+	return t.receive(answerTime)
+}
+
 // receive waits for the peer's next message, at most for d.
 func (t *controlConn) receive(d time.Duration) (message, error) {
 	_ = t.conn.SetReadDeadline(time.Now().Add(d))

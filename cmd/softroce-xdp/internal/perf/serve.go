@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
@@ -99,11 +97,13 @@ func (s *server) agree(t *controlConn) (*message, error) {
 		return nil, err
 	}
 	if n := p.memory(); n > s.memory {
-		return nil, fmt.Errorf("the run needs %s of memory here, and this server lends %s: start it with a larger --memory", cli.Bytes(n), cli.Bytes(s.memory))
+		return nil, fmt.Errorf("the run needs %s of memory here, and this server lends %s: start it with a larger --memory",
+			cli.Bytes(n), cli.Bytes(s.memory))
 	}
 	return &hello, nil
 }
 
+// serve has one run from the plan to the last message.
 func (s *server) serve(ctx context.Context, t *controlConn) error {
 	hello, err := s.agree(t)
 	if err != nil {
@@ -115,136 +115,49 @@ func (s *server) serve(ctx context.Context, t *controlConn) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	p, dev, log := hello.Plan, s.dev, s.log
-	log.Info("run", "client", t.conn.RemoteAddr(), "operation", p.Op, "service", p.Service, "size", p.Size, "qps", p.QPs)
-	port, err := dev.Port()
-	if err != nil {
-		return err
-	}
-	e, err := newEnd(ctx, dev, p)
+	p := hello.Plan
+	s.log.Info("run", "client", t.conn.RemoteAddr(), "operation", p.Op, "service", p.Service, "size", p.Size, "qps", p.QPs)
+	e, err := newEnd(ctx, s.dev, p)
 	if err != nil {
 		return err
 	}
 	defer e.close()
-	rails, mtu, err := e.rails(hello.Addr, port.MTU)
+	reply, err := s.connect(t, e, hello)
 	if err != nil {
 		return err
 	}
-	if n := len(hello.Rails); n > len(rails) {
-		return fmt.Errorf("the client has %d further interfaces and this server %d: name as many with --rail at both", n, len(rails))
-	}
-	rails = rails[:len(hello.Rails)]
-	pmtu, err := p.pmtu(min(mtu, hello.MTU))
-	if err != nil {
-		return err
-	}
-	if p.Op == "read" {
-		e.fillAll()
-	}
-	local, err := address(port, hello.Addr)
-	if err != nil {
-		return err
-	}
-	pairs, err := e.answer(t.conn, s.with, hello.Pairs)
-	if err != nil {
-		return err
-	}
-	if err := e.connect(ctx, hello, len(rails), pmtu, true); err != nil {
-		return err
-	}
-	if err := t.send(message{Addr: local, Rails: rails, MTU: mtu, Pairs: pairs, Buffer: e.region.VA(), RKey: e.region.RKey()}); err != nil {
-		return err
-	}
-	if _, err := t.receive(answerTime); err != nil {
+	if _, err := t.ask(reply); err != nil {
 		return err
 	}
 	if err := t.send(message{}); err != nil {
 		return err
 	}
-
-	// The engine answers by itself; only SEND takes what the application posts.
-	receiving, cancel := context.WithCancel(ctx)
-	defer cancel()
-	got := make(chan result, 1)
-	// The duration of a counted run is unknown; TCP detects a client that is gone.
-	limit := time.Time{}
-	if p.Count == 0 {
-		limit = time.Now().Add(p.Warmup + p.Duration + 10*time.Minute)
-	}
-	_ = t.conn.SetReadDeadline(limit)
-	go func() {
-		r := e.receive(receiving)
-		if r.err != nil { // the client would wait for receives for ever
-			_ = t.conn.SetReadDeadline(time.Unix(1, 0))
-		}
-		got <- r
-	}()
-	finished, err := t.next()
-	cancel()
-	r := <-got
-	if r.err != nil {
-		return r.err
-	}
+	finished, messages, err := e.receiveAll(ctx, t)
 	if err != nil {
 		return err
 	}
-	answer := message{Messages: r.messages, Counters: e.counters()}
-	if p.Op != "send" {
-		answer.Messages = finished.Messages
-	}
-	// With fewer messages than busy queue pairs, the client has not listed the idle ones.
-	if p.Check && p.Op != "read" && finished.Messages >= uint64(len(e.qps)-min(len(finished.Idle), len(e.qps))) {
-		answer.Bad = e.compare(finished.Idle)
-	}
-	return t.send(answer)
+	return t.send(e.report(&finished, messages))
 }
 
-// result has the messages that the receive queues got.
-type result struct {
-	messages uint64
-	err      error
-}
-
-// receive polls completions and posts the receives again, until ctx has ended and no completion
-// is left.
-func (e *end) receive(ctx context.Context) (r result) {
-	var batch [256]verbs.Completion
-	for {
-		n := e.cq.Poll(batch[:])
-		for i := range batch[:n] {
-			w := &batch[i]
-			if w.Status != verbs.StatusSuccess {
-				r.err = e.failure(fmt.Sprintf("receive on queue pair %#x", w.QPN), w.Status)
-				return r
-			}
-			r.messages++
-			if err := e.postRecv(int(w.WRID)); err != nil && !errors.Is(err, verbs.ErrQueueFull) {
-				r.err = err
-				return r
-			}
-		}
-		if n > 0 {
-			continue
-		}
-		if err := e.cq.Wait(ctx, false); err != nil {
-			if ctx.Err() == nil {
-				r.err = err
-			}
-			return r
-		}
+// connect connects the queue pairs to those of the client, and returns what the client needs to know.
+func (s *server) connect(t *controlConn, e *end, hello *message) (reply message, err error) {
+	if reply, err = e.describe(hello.Addr); err != nil {
+		return reply, err
 	}
-}
-
-// compare returns the first place at which the memory differs from the sender's, or "". Idle
-// queue pairs are not compared.
-func (e *end) compare(idle []int) string {
-	for i := range e.qps {
-		if slices.Contains(idle, i) {
-			continue
-		}
-		if at := differs(e.data(i), uint64(i)); at >= 0 {
-			return fmt.Sprintf("queue pair %d: byte %d differs", i, at)
-		}
+	if n := len(hello.Rails); n > len(reply.Rails) {
+		return reply, fmt.Errorf("the client has %d further interfaces and this server %d: name as many with --rail at both", n, len(reply.Rails))
 	}
-	return ""
+	reply.Rails = reply.Rails[:len(hello.Rails)]
+	pmtu, err := e.plan.pmtu(min(reply.MTU, hello.MTU))
+	if err != nil {
+		return reply, err
+	}
+	if e.plan.Op == "read" {
+		e.fillAll()
+	}
+	if reply.Pairs, err = e.answer(t.conn, s.with, hello.Pairs); err != nil {
+		return reply, err
+	}
+	reply.Buffer, reply.RKey = e.region.VA(), e.region.RKey()
+	return reply, e.connect(t.ctx, hello, len(reply.Rails), pmtu, true)
 }

@@ -24,18 +24,18 @@ type Plan struct {
 	Server   string        // HOST:PORT
 	Count    uint64        // round trips, 0: until the context ends
 	Size     int           // bytes of a round trip, 1 to rping.MaxSize
-	Interval time.Duration // from the start of a round trip to the start of the next one
-	Timeout  time.Duration // of a connection, and of a round trip
+	Interval time.Duration // time from the start of a round trip to the start of the next one
+	Timeout  time.Duration // longest wait for a connection, and for a round trip
 	Verify   bool          // compare what came back
 }
 
 // Client pings a server.
 type Client struct {
-	Device  verbs.Device // of the moment: another one after its end; the caller closes it after Run
+	Device  verbs.Device // present device: another one after its end; the caller closes it after Run
 	Reopen  Reopen       // nil: all round trips after the end of the device are lost
 	Plan    Plan
-	Options []rdma.Option // of the connection, in addition to those of rping
-	Report  func(Trip)    // after each round trip
+	Options []rdma.Option // options of the connection, in addition to those of rping
+	Report  func(Trip)    // callback after each round trip
 	Start   func(peer net.Addr)
 
 	conn *rping.Client
@@ -45,7 +45,7 @@ type Client struct {
 
 // Trip is a round trip.
 type Trip struct {
-	Seq  uint64 // from 1
+	Seq  uint64 // number from 1
 	Time time.Duration
 	Err  error // errors.Is rping.ErrData: it was answered; another one: it was lost
 }

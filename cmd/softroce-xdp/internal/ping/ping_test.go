@@ -28,7 +28,7 @@ import (
 type place struct {
 	dev  *cmpeer.LoopDevice
 	port string
-	stop func() error // ends the server
+	stop func() error // function that ends the server
 	mu   sync.Mutex
 	said strings.Builder
 }

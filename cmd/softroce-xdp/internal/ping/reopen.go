@@ -42,12 +42,12 @@ func again(ctx context.Context, open Reopen) (verbs.Device, error) {
 
 // Server listens at an address and answers all clients.
 type Server struct {
-	Device    verbs.Device // of the moment: another one after its end; the caller closes it after Run
+	Device    verbs.Device // present device: another one after its end; the caller closes it after Run
 	Address   string       // "host:port" or ":port"
 	Options   []rdma.Option
 	Reopen    Reopen            // nil: the end of the device ends Run
-	Listening func(at net.Addr) // also after the device was opened again
-	Tell      func(line string) // when a client comes and when it goes
+	Listening func(at net.Addr) // callback for each start of listening, also after the device was opened again
+	Tell      func(line string) // callback when a client comes and when it goes
 }
 
 // reopenTime is how long a server waits for an agent that serves its device again.

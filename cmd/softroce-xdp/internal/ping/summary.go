@@ -27,7 +27,7 @@ type Summary struct {
 	Wrong     uint64 `json:"wrong_data"`
 	Min       int64  `json:"min_ns"`
 	Avg       int64  `json:"avg_ns"`
-	P99       int64  `json:"p99_ns"` // within a thousandth
+	P99       int64  `json:"p99_ns"` // 99th percentile, within a thousandth
 	Max       int64  `json:"max_ns"`
 
 	total int64

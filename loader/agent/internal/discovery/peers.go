@@ -59,8 +59,8 @@ type peer struct {
 	key     bpf.DestKey
 	due     uint64 // time of the next HELLO
 	since   uint64 // start of the replyPeriod: due time of the first HELLO that a HELLO of the peer caused in it
-	index   int32  // in the queue
-	caps    uint16 // of the last HELLO_ACK
+	index   int32  // index in the queue
+	caps    uint16 // capabilities in the last HELLO_ACK
 	tries   uint8  // index into firstDelays
 	missed  uint8  // refreshes without an answer
 	repeats uint8

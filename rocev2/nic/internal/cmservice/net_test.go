@@ -32,17 +32,17 @@ type network struct {
 	ends map[netip.Addr]*end
 	sent map[mad.Attr]int
 
-	proof cm.Proof // of all messages
+	proof cm.Proof // proof carried by all messages
 }
 
 // end is one host: its service, and what its transport was told.
 type end struct {
 	net    *network
 	svc    *cmservice.Service
-	gate   chan struct{}           // if not nil, Steer waits for it
-	refuse error                   // of Steer
-	keys   map[cm.Key]bool         // that are on
-	lose   func(h mad.Header) bool // besides what is lost at random
+	gate   chan struct{}           // Steer blocks on this channel if it is not nil
+	refuse error                   // error returned by Steer
+	keys   map[cm.Key]bool         // keys that are switched on
+	lose   func(h mad.Header) bool // chooses messages that are lost in addition to the random ones
 	reach  func(then func()) bool  // nil: all paths are known
 }
 

@@ -72,8 +72,8 @@ type Service struct {
 
 	mu      sync.Mutex
 	arrived []message
-	nobody  int // of arrived, those that are for nobody
-	doubted int // of arrived, requests that are not proven
+	nobody  int // messages of arrived without a receiver
+	doubted int // requests of arrived that are not proven
 	pairs   []pairNews
 	calls   []func()
 	dropped uint64
@@ -87,7 +87,7 @@ type Service struct {
 	conns    map[cm.ID]*conn
 	byQPN    map[uint32][]cm.ID  // the connections of a queue pair of this end
 	sealed   map[uint32]struct{} // encrypted queue pairs
-	steerErr error               // of the actions that were carried out last
+	steerErr error               // error of the actions that were carried out last
 	count    Counters
 }
 
@@ -101,7 +101,7 @@ type message struct {
 // conn is what the service knows of an ID.
 type conn struct {
 	session *session // nil: it was closed
-	qpn     uint32   // of this end, or 0
+	qpn     uint32   // QPN of this end, or 0
 }
 
 // pairNews is what has happened to a queue pair.

@@ -65,17 +65,17 @@ const (
 type Driver struct {
 	loop Loop
 
-	runMu sync.Mutex // its holder owns the loop
+	runMu sync.Mutex // lock whose holder owns the loop
 	ended bool       // the thread has ended; under runMu
 
 	callerPolling atomic.Bool   // a caller owns the loop
 	expectCaller  atomic.Bool   // the last one is expected back at once
-	callerExit    atomic.Int64  // when it left
+	callerExit    atomic.Int64  // time at which the last caller left
 	callerWork    atomic.Uint64 // times that callers found something to do
 	workSeen      uint64        // the thread's: callerWork when it decided to sleep
 
-	thread, caller sleeper // while they own the loop
-	parked         sleeper // of the thread, while callers own it
+	thread, caller sleeper // sleepers that own the loop
+	parked         sleeper // sleeper of the thread, while callers own the loop
 }
 
 // Init makes the driver of a loop; packets on the sockets fds wake its owner.

@@ -20,7 +20,7 @@ type fakeLoop struct {
 	idle     time.Duration // IdleWait after an iteration without work
 	inside   atomic.Int32  // owners inside an iteration
 	work     atomic.Int64  // left and not done
-	urgent   atomic.Int64  // of it, cannot wait
+	urgent   atomic.Int64  // part of the work that cannot wait
 	stop     atomic.Bool
 	finished chan struct{}
 

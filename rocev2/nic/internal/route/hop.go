@@ -33,19 +33,19 @@ const usable = netlink.NUD_PERMANENT | netlink.NUD_NOARP | netlink.NUD_REACHABLE
 // the kernel says, and says when the kernel should be told to use the entry.
 type hop struct {
 	addr    netip.Addr
-	where   string        // for errors
-	timeout time.Duration // until silence is an error
+	where   string        // description for errors
+	timeout time.Duration // longest silence without an error
 	paths   map[*Path]struct{}
 
 	mac [6]byte
 	err error // nil if mac may be used
 
 	asking   bool      // the kernel was told, and has neither MAC nor failure yet
-	told     time.Time // when, last
-	wanted   time.Time // since when there is no MAC
-	failures int       // in a row
+	told     time.Time // time of the last message to the kernel
+	wanted   time.Time // beginning of the time without a MAC
+	failures int       // number of failures in a row
 	judgedAt time.Time // a failure before is the link's, and the MAC stays in use
-	due      time.Time // when to look again; zero: when the kernel has news
+	due      time.Time // time of the next check; zero: at the next update of the kernel
 }
 
 func newHop(addr netip.Addr, ifName string, timeout time.Duration, now time.Time) *hop {

@@ -22,7 +22,7 @@ import (
 type kernel struct {
 	index  int
 	handle *netlink.Handle
-	sock   *nl.NetlinkSocket // for requests that the library has no call for
+	sock   *nl.NetlinkSocket // socket for requests that the library has no call for
 	socks  map[int]*nl.SocketHandle
 	news   *nl.NetlinkSocket
 

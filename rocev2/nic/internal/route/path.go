@@ -54,7 +54,7 @@ type Path struct {
 	key     pathKey
 	current atomic.Pointer[State]
 
-	// under the table's lock
+	// Guarded by the table's lock.
 	refs    int
 	base    State         // all but what the neighbour decides
 	hop     *hop          // nil if no neighbour is needed or base.Err is set

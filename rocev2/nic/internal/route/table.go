@@ -35,9 +35,9 @@ const (
 // Event is a change of the interface.
 type Event struct {
 	Kind  EventKind
-	Index int        // of the GID
-	Addr  netip.Addr // of the GID
-	Link  Link       // as it is now
+	Index int        // index of the GID
+	Addr  netip.Addr // address of the GID
+	Link  Link       // current state
 }
 
 // Link is the interface's own state.
@@ -45,7 +45,7 @@ type Link struct {
 	Name    string
 	MAC     [6]byte
 	MTU     int  // bytes of IP
-	Up      bool // by the administrator
+	Up      bool // the administrator has set the link up
 	Carrier bool // paths stay usable without: it may be a short flap
 	Gone    bool // deleted, or moved to another namespace; all else is zero
 }
@@ -53,7 +53,7 @@ type Link struct {
 // Table resolves destinations through one interface. Methods may be called by any
 // goroutine.
 type Table struct {
-	name   string // as it was opened
+	name   string // name under which the interface was opened
 	opts   Options
 	kernel *kernel
 

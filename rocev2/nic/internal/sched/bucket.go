@@ -27,8 +27,8 @@ const (
 // Bucket is a token bucket. The zero value has no rate and paces nothing.
 type Bucket struct {
 	rate  uint64 // 0: unpaced
-	empty int64  // when the bucket is empty
-	lag   int64  // that the rate is behind through no fault of the sender, up to maxLag
+	empty int64  // time at which the bucket is empty
+	lag   int64  // arrears of the rate through no fault of the sender, up to maxLag
 	busy  bool   // data has waited without a pause since the last packet
 }
 

@@ -21,7 +21,7 @@ const (
 
 // A Timer belongs to what waits, which embeds it. The zero value is stopped.
 type Timer[T any] struct {
-	Owner T // what Advance hands out
+	Owner T // value that Advance hands out
 
 	next, prev *Timer[T]
 	at         int64 // ns, 0 = stopped
@@ -35,7 +35,7 @@ func (t *Timer[T]) At() int64 { return t.at }
 // Wheel holds the timers that are set. Its zero value starts at time 0. It belongs
 // to one goroutine.
 type Wheel[T any] struct {
-	now      int64 // in ticks; everything due until then has fired
+	now      int64 // current tick; all timers that were due until then have fired
 	occupied [levels]uint64
 	heads    [levels][slots]*Timer[T]
 }

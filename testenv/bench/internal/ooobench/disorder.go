@@ -21,7 +21,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/status"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 )
 
 // disorderConfig is what the flags say.
@@ -174,10 +174,10 @@ func (r *disorderRow) three(c disorderConfig) {
 
 // disorderMeasure measures all contenders, in turns.
 func (r *disorderRow) measure(ctx context.Context, n *network, c disorderConfig) error {
-	faults := impair.Faults{Loss: r.loss / 100, Delayed: r.reorder / 100, Delay: c.delay}
+	spec := faults.Spec{Loss: r.loss / 100, Delayed: r.reorder / 100, Delay: c.delay}
 	for round := range c.rounds {
 		for i := range disorderContend {
-			if err := r.of[i].add(ctx, n, c, disorderContend[i], faults, uint64(round)); err != nil {
+			if err := r.of[i].add(ctx, n, c, disorderContend[i], spec, uint64(round)); err != nil {
 				return err
 			}
 		}
@@ -186,7 +186,7 @@ func (r *disorderRow) measure(ctx context.Context, n *network, c disorderConfig)
 }
 
 // add measures a contender once.
-func (o *rounds) add(ctx context.Context, n *network, c disorderConfig, who disorderContender, faults impair.Faults, seed uint64) error {
+func (o *rounds) add(ctx context.Context, n *network, c disorderConfig, who disorderContender, spec faults.Spec, seed uint64) error {
 	for i, load := range disorderLoads {
 		t := traffic{outstanding: disorderOutstanding, length: c.each}
 		if load > 0 {
@@ -195,7 +195,7 @@ func (o *rounds) add(ctx context.Context, n *network, c disorderConfig, who diso
 			}
 			t.interval = c.interval(load)
 		}
-		r, err := once(ctx, n, who, faults, t, c.size, seed)
+		r, err := once(ctx, n, who, spec, t, c.size, seed)
 		if errors.Is(err, ErrStatus) { // the queue pair has ended
 			o.failed = err.Error()
 			continue
@@ -217,14 +217,14 @@ func (c *disorderConfig) interval(load float64) time.Duration {
 func arrivals(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 // once is one run, with queue pairs of its own: messages of a run before it may still be on their way.
-func once(ctx context.Context, n *network, who disorderContender, faults impair.Faults, t traffic, size int, seed uint64) (_ *result, err error) {
-	n.set(impair.Faults{})
+func once(ctx context.Context, n *network, who disorderContender, spec faults.Spec, t traffic, size int, seed uint64) (_ *result, err error) {
+	n.set(faults.Spec{})
 	p, err := connect(ctx, n, who, size)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	n.set(faults)
+	n.set(spec)
 	before := n.packets()
 	r, err := disorderMeasure(ctx, p, t, seed)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // network is two hosts with attached interfaces and engines, and the middle box between them.
 type network struct {
 	hosts []*engines.Host
-	box   *impair.Box // or nil
+	box   *faults.Box // or nil
 	undo  []func() error
 }
 
@@ -42,7 +42,7 @@ func newNetwork(c disorderConfig, seed uint64) (_ *network, err error) {
 	}
 	n.later(top.Close)
 	if !c.direct {
-		if n.box, err = impair.NewDisorder(top, seed); err != nil {
+		if n.box, err = faults.NewDisorder(top, seed); err != nil {
 			return nil, err
 		}
 		n.later(n.box.Close)
@@ -62,7 +62,7 @@ func newNetwork(c disorderConfig, seed uint64) (_ *network, err error) {
 }
 
 // set sets the faults; without a box there are none.
-func (n *network) set(f impair.Faults) {
+func (n *network) set(f faults.Spec) {
 	if n.box != nil {
 		n.box.Set(f)
 	}

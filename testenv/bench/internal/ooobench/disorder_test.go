@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
-	"github.com/softroce/softroce-xdp/testenv/lab/impair"
+	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -88,7 +88,7 @@ func TestContenders(t *testing.T) {
 	for _, who := range disorderContend {
 		before := n.box.Counts()
 		tr := traffic{outstanding: 4, length: 200 * time.Millisecond}
-		r, err := once(t.Context(), n, who, impair.Faults{Loss: .01, Delayed: .1, Delay: 100 * time.Microsecond}, tr, 4096, 1)
+		r, err := once(t.Context(), n, who, faults.Spec{Loss: .01, Delayed: .1, Delay: 100 * time.Microsecond}, tr, 4096, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

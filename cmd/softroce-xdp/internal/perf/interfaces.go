@@ -5,9 +5,37 @@ package perf
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
+
+// address returns the address of the port for traffic with the peer: of its family, and
+// link-local only if the peer is.
+func address(port verbs.Port, peer netip.Addr) (netip.Addr, error) {
+	peer = peer.Unmap()
+	all := slices.DeleteFunc(slices.Clone(port.GIDs), func(a netip.Addr) bool {
+		a = a.Unmap()
+		return !a.IsValid() || a.Is4() != peer.Is4() || a.IsLinkLocalUnicast() != peer.IsLinkLocalUnicast()
+	})
+	if len(all) == 0 {
+		return netip.Addr{}, fmt.Errorf("the interface has no address of the kind of %s: give it one with `ip address add`", peer)
+	}
+	return all[0].Unmap(), nil
+}
+
+// describe returns what the peer needs to know of the interfaces: addresses for traffic with it, and the MTU.
+func (e *end) describe(peer netip.Addr) (m message, err error) {
+	port, err := e.dev.Port()
+	if err != nil {
+		return m, err
+	}
+	if m.Addr, err = address(port, peer); err != nil {
+		return m, err
+	}
+	m.Rails, m.MTU, err = e.rails(peer, port.MTU)
+	return m, err
+}
 
 // Runs in out-of-order mode use the further interfaces of both ends, if the devices were opened with some.
 // The two ends tell each other the addresses. The n-th further interface of the client leads to the n-th

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package impair
+package faults
 
 // Switch is the switch of a topology. It loses RoCEv2 packets at random, each kind
 // of packet with a probability of its own.
@@ -22,7 +22,7 @@ import (
 // Switch is a topology's switch with an XDP program at each port that loses what hosts
 // send. It looks at IPv4 without options and at IPv6 without extension headers; all else passes.
 type Switch struct {
-	share, count *ebpf.Map // by opcode: probability in 1/2^32, and packets lost
+	share, count *ebpf.Map // probability in 1/2^32, and packets lost, by opcode
 	closers      []func() error
 }
 
@@ -30,7 +30,7 @@ const opcodes = 256
 
 // Port is an interface by whose XDP hook packets come into a switch.
 type Port struct {
-	Do    func(func() error) error // runs a function in its network namespace
+	Do    func(func() error) error // function that runs another one in the network namespace of the port
 	Index int
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package impair
+package faults
 
 // This file mounts a FUSE file system that answers no READ: an access to a mapping of its file
 // waits until the file system ends. A hostile process can have an RDMA server wait like that.

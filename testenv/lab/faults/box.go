@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package impair
+package faults
 
 // Box puts a middle box between the two hosts of a topology, in place of the bridge of its
 // switch. The box loses, duplicates and delays RoCEv2 packets at random, each for itself, so that packets
@@ -21,12 +21,12 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
-// Faults are what happens to RoCEv2 packets of both directions. Shares are 0..1, of all such packets.
-type Faults struct {
+// Spec says what happens to RoCEv2 packets of both directions. Shares are 0 to 1, of all such packets.
+type Spec struct {
 	Loss       float64       // share that is lost
 	Duplicates float64       // share that arrives twice
 	Delayed    float64       // share that arrives later
-	Delay      time.Duration // by 0 to this much
+	Delay      time.Duration // longest delay; the shortest is 0
 }
 
 // Counts is what a box has done.
@@ -38,7 +38,7 @@ type Counts struct {
 // Box is a middle box that works until Close.
 type Box struct {
 	fds    [2]int
-	faults atomic.Pointer[Faults]
+	faults atomic.Pointer[Spec]
 	stop   atomic.Bool
 	loops  sync.WaitGroup
 	later  sync.WaitGroup
@@ -51,7 +51,7 @@ type Box struct {
 // NewDisorder takes the ports of both hosts from the bridge and begins to forward between them, without faults.
 func NewDisorder(top *topo.Topology, seed uint64) (_ *Box, err error) {
 	b := &Box{fds: [2]int{-1, -1}, rand: rand.New(rand.NewPCG(seed, 0))}
-	b.faults.Store(&Faults{})
+	b.faults.Store(&Spec{})
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("disorder: %w", err), b.Close())
@@ -97,7 +97,7 @@ func (b *Box) open(i, index int) (err error) {
 }
 
 // Set sets the faults from now on.
-func (b *Box) Set(f Faults) { b.faults.Store(&f) }
+func (b *Box) Set(f Spec) { b.faults.Store(&f) }
 
 // Counts returns what has happened so far.
 func (b *Box) Counts() Counts {
