@@ -22,7 +22,7 @@ type Config struct {
 	Listen string // "host:port" or ":port", where the previous node connects
 	Next   string // "host:port" of the next node
 	Rank   int    // number of this node, from 0 on; that of the next one is larger by 1, or 0
-	Nodes  int    // at least 2
+	Nodes  int    // number of nodes, at least 2
 
 	// Vector is what this node adds, and has the sum afterwards: elements of Type, little-endian. All
 	// nodes have the same length.
@@ -56,7 +56,7 @@ type Ring struct {
 	prev     *rdma.Conn
 	next     *rdma.Conn
 	nextHas  hello
-	tasks    *compute.Client // to the next node; nil without an executor
+	tasks    *compute.Client // client to the next node; nil without an executor
 	operand  compute.Operand // the vector, for tasks
 	serving  chan error
 	stop     context.CancelFunc

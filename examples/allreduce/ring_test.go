@@ -41,7 +41,7 @@ func open(t testing.TB) verbs.Device {
 type world struct {
 	vectors [][]byte
 	configs []Config
-	errs    []error // of Join
+	errs    []error // errors of Join
 	rings   []*Ring
 }
 
