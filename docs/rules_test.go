@@ -14,7 +14,7 @@ import (
 // packages of to, unless except has them.
 type importRule struct {
 	text         string
-	from, allBut []string // importing packages; with allBut, from is all packages
+	from, allBut []string // importing packages, without those of allBut; after "All but", from is all packages
 	to, except   []string
 	transitive   bool // the rule includes imports of imports
 }

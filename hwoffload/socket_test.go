@@ -266,7 +266,7 @@ func TestSocketRefusedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hwoffload.NewSocket(addr, conn, long); !errors.Is(err, hwoffload.ErrInUse) {
+	if _, err := hwoffload.NewSocket(addr, conn, testkit.Patience); !errors.Is(err, hwoffload.ErrInUse) {
 		t.Error(err)
 	}
 }

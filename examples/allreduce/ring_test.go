@@ -15,15 +15,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softroce/softroce-xdp/internal/testkit"
-	"github.com/softroce/softroce-xdp/internal/testkit/devices"
+	_ "github.com/softroce/softroce-xdp/rocev2/nic/loopback"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/compute"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
+func patient(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func open(t testing.TB) verbs.Device {
 	t.Helper()
-	dev := devices.Loopback(t)
+	dev, err := rdma.Open(patient(t), "lo", rdma.WithDriver("loopback"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dev.Close() })
 	return dev
 }
 
@@ -49,7 +59,7 @@ func newWorld(t testing.TB, vectors [][]byte, typ compute.Type, inNIC bool, chan
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				if err := e.Close(testkit.Context(t)); err != nil {
+				if err := e.Close(patient(t)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -60,7 +70,7 @@ func newWorld(t testing.TB, vectors [][]byte, typ compute.Type, inNIC bool, chan
 		}
 		w.configs = append(w.configs, c)
 	}
-	ctx := testkit.Context(t)
+	ctx := patient(t)
 	w.each(func(i int) { w.rings[i], w.errs[i] = Join(ctx, dev, w.configs[i]) })
 	t.Cleanup(func() {
 		w.each(func(i int) {
@@ -85,7 +95,7 @@ func (w *world) each(do func(i int)) {
 
 func (w *world) allReduce(t testing.TB) {
 	t.Helper()
-	ctx := testkit.Context(t)
+	ctx := patient(t)
 	w.each(func(i int) {
 		if w.errs[i] == nil {
 			w.errs[i] = w.rings[i].AllReduce(ctx)
@@ -171,7 +181,7 @@ func TestRefused(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if _, err := Join(testkit.Context(t), dev, c); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Join(patient(t), dev, c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -211,7 +221,7 @@ func TestNodeGoes(t *testing.T) {
 		w.rings[1] = nil
 		var mu sync.Mutex
 		failed := 0
-		ctx := testkit.Context(t)
+		ctx := patient(t)
 		w.each(func(i int) {
 			if w.rings[i] == nil {
 				return
@@ -239,7 +249,7 @@ func TestNotBeforeBegin(t *testing.T) {
 		vectors := [][]byte{{1, 1, 1}, {2, 2, 2}, {3, 3, 3}}
 		w := newWorld(t, vectors, compute.Uint8, inNIC, nil)
 		w.allReduce(t)
-		ctx, cancel := context.WithTimeout(testkit.Context(t), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(patient(t), 100*time.Millisecond)
 		defer cancel()
 		w.each(func(i int) {
 			if i == 2 {
@@ -258,7 +268,7 @@ func TestNotBeforeBegin(t *testing.T) {
 // A message that is not due is an error.
 func TestWrongMessage(t *testing.T) {
 	w := newWorld(t, [][]byte{make([]byte, 2), make([]byte, 2)}, compute.Uint8, false, nil)
-	ctx := testkit.Context(t)
+	ctx := patient(t)
 	if err := w.rings[0].next.Send(ctx, []byte{77}); err != nil {
 		t.Fatal(err)
 	}

@@ -254,7 +254,7 @@ func TestWrongArenas(t *testing.T) {
 // is refused can be closed at once. Before Linux 6.16 it can, and the server closes them.
 func TestNoDescriptorsBeforeHello(t *testing.T) {
 	s, dir := serve(t, device.Config{})
-	hello := proto.Append(nil, proto.Header{Type: proto.THello}, &proto.Hello{Magic: proto.Magic, Version: proto.Version})
+	hello := proto.Append(nil, proto.Header{Type: proto.THello}, helloBody)
 	arena := func(r *raw) {
 		t.Helper()
 		if _, err := r.call(proto.TAddArena, &proto.AddArena{Bytes: 4096}, new(proto.Handle), memfd(t, 4096, sealed)); err != nil {

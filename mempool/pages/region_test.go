@@ -153,16 +153,16 @@ func TestRegionFull(t *testing.T) {
 	_, store := pool(t, planner, 64*slab, slab)
 	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 100 * time.Millisecond}, store)
 	b := bytes.Repeat([]byte{7}, size)
-	for until := time.Now().Add(testkit.Patience); ; { // where this process stands still, an access is late for another reason
+	testkit.Eventually(t, "there is no room", func() error { // where this process stands still, an access is late for another reason
 		n, err := r.WriteAt(b, 0)
 		if errors.Is(err, vmm.ErrNoRoom) && errors.Is(err, pages.ErrNoRoom) {
-			break
+			return nil
 		}
-		if !errors.Is(err, vmm.ErrNoRoom) && !errors.Is(err, vmm.ErrDeadline) || time.Now().After(until) {
+		if !errors.Is(err, vmm.ErrNoRoom) && !errors.Is(err, vmm.ErrDeadline) {
 			t.Fatalf("%d bytes, %v", n, err)
 		}
-		t.Logf("repeated: %v", err)
-	}
+		return fmt.Errorf("%d bytes, %w", n, err)
+	})
 	planner.set(32)
 	testkit.Eventually(t, "there is room", func() error {
 		_, err := r.WriteAt(b, 0)
@@ -255,18 +255,14 @@ func TestRegionLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	planner.set(2)
-	patient, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-	defer cancel()
-	for until := time.Now().Add(testkit.Patience); len(n.Lease().Slabs) > 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%d slabs are leased", len(n.Lease().Slabs))
-		}
+	testkit.Eventually(t, "two slabs are leased", func() bool {
 		for _, l := range n.Lease().Slabs {
 			if !l.Return.IsZero() { // as at the end of the time for it
-				testkit.Must(t, n.Return(patient, l.Number))
+				testkit.Must(t, n.Return(testkit.Context(t), l.Number))
 			}
 		}
-	}
+		return len(n.Lease().Slabs) <= 2
+	})
 	lost := 0
 	page := make([]byte, vmm.PageSize)
 	for off := int64(0); off < size; off += vmm.PageSize {
