@@ -89,7 +89,7 @@ func useMap(t *testing.T, m *vmm.Map, goroutines, rounds int) {
 // that stops the world all the time.
 func TestMapContent(t *testing.T) {
 	for _, store := range []string{"", "delay=100us"} {
-		m := newMap(t, vmm.Config{Size: 8 << 20, Local: 1 << 20}, store)
+		m := newMap(t, vmm.Config{Size: 8 << 20, Local: 1 << 20, Deadline: time.Hour}, store)
 		collectGarbage(t)
 		useMap(t, m, 4, 300)
 		s, err := m.Stats()
@@ -105,14 +105,14 @@ func TestMapContent(t *testing.T) {
 // The same with one P: while an access waits for a page in copy, no goroutine runs.
 func TestMapOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	m := newMap(t, vmm.Config{Size: 8 << 20, Local: 1 << 20}, "delay=100us")
+	m := newMap(t, vmm.Config{Size: 8 << 20, Local: 1 << 20, Deadline: time.Hour}, "delay=100us")
 	collectGarbage(t)
 	useMap(t, m, 4, 300)
 }
 
 // The memory in use is bounded by Local, as the kernel counts it.
 func TestMapLocalMemory(t *testing.T) {
-	m := newMap(t, vmm.Config{Size: 64 << 20, Local: 4 << 20}, "")
+	m := newMap(t, vmm.Config{Size: 64 << 20, Local: 4 << 20, Deadline: time.Hour}, "")
 	clear(m.Bytes())
 	for i := range m.Bytes() {
 		if i%vmm.PageSize == 0 {
@@ -130,7 +130,7 @@ func TestMapLocalMemory(t *testing.T) {
 
 // A scan of remote memory waits for few pages, since most are prefetched.
 func TestMapPrefetch(t *testing.T) {
-	m := newMap(t, vmm.Config{Size: 64 << 20, Local: 16 << 20}, "")
+	m := newMap(t, vmm.Config{Size: 64 << 20, Local: 16 << 20, Deadline: time.Hour}, "")
 	for i := 0; i < len(m.Bytes()); i += vmm.PageSize {
 		m.Bytes()[i] = byte(i>>12) | 1
 	}
@@ -196,7 +196,7 @@ func wantLost(t *testing.T, page []byte, cause error, text string) {
 
 // A page that the store fails is lost with the error of the store. Other pages are not.
 func TestMapStoreError(t *testing.T) {
-	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10}, "fail=100")
+	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "fail=100")
 	page := lose(t, m)
 	wantLost(t, page, nil, errRevoked.Error())
 	if m.Bytes()[50*vmm.PageSize] != 1 {
@@ -333,8 +333,8 @@ func TestMapGuardianKilled(t *testing.T) {
 
 // A handler that hangs is killed by the guardian, and one that has nothing to do is not.
 func TestMapHandlerHangs(t *testing.T) {
-	idle := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10}, "")
-	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10}, "")
+	idle := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "")
+	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "")
 	page := lose(t, m)
 	if err := unix.Kill(m.HandlerPID(), unix.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -404,7 +404,7 @@ func TestTryOtherPanics(t *testing.T) {
 
 // Goroutines that miss the same page cause one READ.
 func TestMapSamePage(t *testing.T) {
-	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10}, "delay=5ms")
+	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "delay=5ms")
 	page := lose(t, m)
 	before, err := m.Stats()
 	if err != nil {

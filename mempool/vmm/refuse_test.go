@@ -101,7 +101,7 @@ func TestMapInHandler(t *testing.T) {
 // The store is closed when the map is.
 func TestMapClosesStore(t *testing.T) {
 	closed := filepath.Join(t.TempDir(), "closed")
-	m := newMap(t, vmm.Config{Size: 1 << 20}, "closed="+closed)
+	m := newMap(t, vmm.Config{Size: 1 << 20, Deadline: time.Hour}, "closed="+closed)
 	m.Bytes()[0] = 1
 	if err := m.Close(); err != nil {
 		t.Fatal(err)

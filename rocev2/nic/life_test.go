@@ -351,7 +351,8 @@ func TestSelective(t *testing.T) {
 		}
 		if time.Now().After(end) {
 			rows, _ := hosts[0].Attachment(t).Rows()
-			t.Fatalf("selective: %v, %v; %d packets stamped; %d entries, caps %#x\n%s%s", x.Selective, y.Selective, counter(hosts[0].Dev, "tx_stamped"), len(rows), rows[0].Regs.Caps, hosts[0].Log(), hosts[1].Log())
+			t.Fatalf("selective: %v, %v; %d packets stamped; %d entries, caps %#x\n%s%s", x.Selective, y.Selective,
+				counter(hosts[0].Dev, "tx_stamped"), len(rows), rows[0].Regs.Caps, hosts[0].Log(), hosts[1].Log())
 		}
 	}
 	row, found, err := hosts[0].Attachment(t).Lookup(hosts[1].IPv4())
