@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/softroce/softroce-xdp/cc/sim/experiment"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )

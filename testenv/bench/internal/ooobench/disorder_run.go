@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
 )
