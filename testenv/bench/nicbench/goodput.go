@@ -70,7 +70,8 @@ func goodput(ctx context.Context, w *world, c config, r *compare.Report) error {
 			return err
 		}
 		frames := func(p passed) float64 { return p.frames }
-		t := r.Titled(fmt.Sprintf("Goodput, PMTU %d", pmtu.Bytes()), "ON THE VETH PAIR\tGOODPUT GBIT/S\tFRAMES GBIT/S\tMIN TO MAX\tCPU NS/KB\tSENT AGAIN\tOF THE LIMIT\tTARGET\t\t")
+		t := r.Titled(fmt.Sprintf("Goodput, PMTU %d", pmtu.Bytes()),
+			"ON THE VETH PAIR\tGOODPUT GBIT/S\tFRAMES GBIT/S\tMIN TO MAX\tCPU NS/KB\tSENT AGAIN\tOF THE LIMIT\tTARGET\t\t")
 		t.Reference(got.Reference.Series(frames))
 		row := func(name string, runs compare.Runs[passed], share float64, verdict string) {
 			again := uint64(0)
@@ -91,7 +92,8 @@ func goodput(ctx context.Context, w *world, c config, r *compare.Report) error {
 				row(limit.Name, got.Reference, 1, compare.None)
 			}
 		}
-		t.End("Shares compare bytes of Ethernet frames that arrived (ACKs do not count) with the mean of the limit, raw AF_XDP with copy and ICRC, right before and right after; the median of the rounds'.")
+		t.End("Shares compare bytes of Ethernet frames that arrived (ACKs do not count) with the mean of the limit, " +
+			"raw AF_XDP with copy and ICRC, right before and right after; the median of the rounds'.")
 	}
 	return nil
 }

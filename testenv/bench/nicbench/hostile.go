@@ -104,7 +104,8 @@ func nextToHostile(ctx context.Context, w *world, c config, r *compare.Report) e
 	}
 	rate := func(x nextTo) float64 { return x.rate }
 	alone := got.Runs[0].Series(rate)
-	t := r.Titled("Throughput of a client process next to a hostile one, WRITE of 64 KB", "NEXT TO A PROCESS THAT\tNEXT TO SPIN\tTARGET\t\tALONE\tSPIN OF ALONE\tAGENT\t")
+	t := r.Titled("Throughput of a client process next to a hostile one, WRITE of 64 KB",
+		"NEXT TO A PROCESS THAT\tNEXT TO SPIN\tTARGET\t\tALONE\tSPIN OF ALONE\tAGENT\t")
 	for i, h := range kinds {
 		share := got.Shares(i+1, rate)
 		t.Row("%s\t%.2f\t%s\t%.2f\t%.2f\t%.1f %%", h.does, share.Median(), t.Median(victimTarget, share),

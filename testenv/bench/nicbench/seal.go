@@ -55,7 +55,8 @@ func sealed(ctx context.Context, w *world, c config, r *compare.Report) error {
 			if pmtu == rocev2.PMTU4096 {
 				verdict = t.Median(sealTarget, shares)
 			}
-			t.Row("%s\t%.2f\t%.2f\t%.3f\t%s\t%s", o.name, got.Reference.Series(itself).Median(), got.Runs[0].Series(itself).Median(), shares.Median(), shares.Span("%.2f"), verdict)
+			t.Row("%s\t%.2f\t%.2f\t%.3f\t%s\t%s", o.name,
+				got.Reference.Series(itself).Median(), got.Runs[0].Series(itself).Median(), shares.Median(), shares.Span("%.2f"), verdict)
 		}
 		t.End("Plain queue pairs are measured right before and right after an encrypted one (AES-128-GCM) on the same devices; the median of the rounds' shares.")
 	}

@@ -70,7 +70,8 @@ func showChanges(ctx context.Context, file string) error {
 	report := compare.NewReport(os.Stdout)
 	t := report.Table("PROGRAM\tPACKET\tBEFORE\tNOW\tMORE\tROUNDS\tTARGET\t\t")
 	for _, c := range changes {
-		t.Row("%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s", c.now.Program, c.now.Packet, c.before.Ns, c.now.Ns, c.more.Median(), c.more.Span("%.0f"), t.Median(mostMore, c.more))
+		t.Row("%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s", c.now.Program, c.now.Packet, c.before.Ns, c.now.Ns, c.more.Median(),
+			c.more.Span("%.0f"), t.Median(mostMore, c.more))
 	}
 	t.End()
 	return report.Err()

@@ -46,7 +46,8 @@ func TestJudgeFigure(t *testing.T) {
 		rounds Series
 		want   Verdict
 	}{
-		{74, Series{73, 74, 75}, Met}, {76, Series{77, 76, 78}, Missed}, {76, Series{73, 74, 75}, Unstable}, {80, nil, Missed}, {70, nil, Met}, {nan, nil, NotMeasured}, {74, Series{73, nan, 75}, NotMeasured}, {nan, Series{73, 74}, NotMeasured},
+		{74, Series{73, 74, 75}, Met}, {76, Series{77, 76, 78}, Missed}, {76, Series{73, 74, 75}, Unstable},
+		{80, nil, Missed}, {70, nil, Met}, {nan, nil, NotMeasured}, {74, Series{73, nan, 75}, NotMeasured}, {nan, Series{73, 74}, NotMeasured},
 	} {
 		if got := l.Judge(c.value, c.rounds); got != c.want {
 			t.Errorf("%v of %v: %v, want %v", c.value, c.rounds, got, c.want)

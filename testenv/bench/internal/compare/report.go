@@ -119,6 +119,6 @@ func (t *Table) End(notes ...string) {
 		fmt.Fprintln(t.report.out, n)
 	}
 	if t.unsteady {
-		fmt.Fprintf(t.report.out, "What this is compared with changed by more than %d from round to round: the machine is busy with other things.\n", Steady)
+		t.report.Print("What this is compared with changed by more than %d from round to round: the machine is busy with other things.\n", Steady)
 	}
 }

@@ -59,7 +59,8 @@ func sweepRun(ctx context.Context, o sweepOptions, match string) (err error) {
 			why = "  " + err.Error()
 		}
 		var line compare.Goals
-		line.Expect(why == "", "%-12s %8d %5d %5d %5d %6d %6.1fs %8.2f %9d %8d %7.3f %8.3f%s", c.service+" "+c.op, c.size, c.mtu, c.pmtu, c.qps, c.depth,
+		line.Expect(why == "", "%-12s %8d %5d %5d %5d %6d %6.1fs %8.2f %9d %8d %7.3f %8.3f%s", c.service+" "+c.op,
+			c.size, c.mtu, c.pmtu, c.qps, c.depth,
 			r.took.Seconds(), r.gbps, r.messages, r.again, r.sent(), r.arrived, why)
 		report.Goals(line)
 	})

@@ -97,12 +97,14 @@ func disorderGoals(rows []disorderRow) (goals compare.Goals) {
 		}
 		if r.loss == 1 && r.reorder == 50 && !math.IsNaN(base) {
 			want, got := leastOfIdeal*(1-r.loss/100), o.of(goodput)/base
-			goals.Add(compare.AtLeast(want, "%.2f").Judge(got, o.series(goodput).Scale(1/base)), "%s%.2f of the goodput without loss, want %.2f", where, got, want)
+			goals.Add(compare.AtLeast(want, "%.2f").Judge(got, o.series(goodput).Scale(1/base)),
+				"%s%.2f of the goodput without loss, want %.2f", where, got, want)
 		}
 		ratio, rounds := o.over(sack, goodput)
 		goals.Add(leastOfSACK.Judge(ratio, rounds), "%sgoodput %.0f Mbit/s, RC with SACK has %.0f", where, o.of(goodput), sack.of(goodput))
 		ratio, rounds = filled.over(sack, goodput)
-		goals.Add(leastOfSACK.Judge(ratio, rounds), "%sgoodput %.0f Mbit/s with packets of the MTU, RC with SACK has %.0f", where, filled.of(goodput), sack.of(goodput))
+		goals.Add(leastOfSACK.Judge(ratio, rounds),
+			"%sgoodput %.0f Mbit/s with packets of the MTU, RC with SACK has %.0f", where, filled.of(goodput), sack.of(goodput))
 		if r.loss == 5 {
 			got := o.of(perDelivered)
 			goals.Add(mostSent.Judge(got, o.series(perDelivered)), "%s%.3f packets sent per packet delivered, want 1.1", where, got)
@@ -114,7 +116,8 @@ func disorderGoals(rows []disorderRow) (goals compare.Goals) {
 				continue // the load is not measured, or both have failed
 			}
 			ratio, rounds := o.over(sack, p99)
-			goals.Add(mostOfSACK.Judge(ratio, rounds), "%sp99 %.0f us at %s, RC with SACK has %.0f%s", where, ours, loadName(load), theirs, r.reason(k, theirs/2))
+			goals.Add(mostOfSACK.Judge(ratio, rounds),
+				"%sp99 %.0f us at %s, RC with SACK has %.0f%s", where, ours, loadName(load), theirs, r.reason(k, theirs/2))
 		}
 	}
 	return goals
