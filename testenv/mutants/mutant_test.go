@@ -31,7 +31,7 @@ type area struct {
 }
 
 // quickOfArea is how many mutants of a pure area run in `make test`: the first ones of the list.
-const quickOfArea = 2
+const quickOfArea = 3
 
 var areas = []area{
 	bpfIngress, bpfEgress, bpfLimits, requester, responder, regions, outOfOrder, connections, connectionService, sealing,
