@@ -42,6 +42,7 @@ func newAgent(a *attacher) *cobra.Command {
 			if err := host.CheckName(args[0]); err != nil {
 				return err
 			}
+			reloads := catchReloads()
 			// All work is done in one goroutine: with more processors, idle threads
 			// wake each other, and that costs more than the work.
 			// A device that the agent serves has threads of its own.
@@ -78,7 +79,7 @@ func newAgent(a *attacher) *cobra.Command {
 					log.Error("reload: the agent goes on with the programs and settings that are there", "err", err)
 				}
 			}
-			reload := a.onReload(ctx, stop, []*attachJob{job}, log)
+			reload := a.onReload(ctx, stop, []*attachJob{job}, log, reloads)
 			err := runAgent(ctx, args[0], a.Options(), log, func() { say("ready") })
 			if err == nil && reload.Load() {
 				log.Info("becomes the installed binary")

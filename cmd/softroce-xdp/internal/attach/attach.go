@@ -7,6 +7,7 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -60,13 +61,17 @@ error.`,
 			if err != nil {
 				return err
 			}
+			var reloads <-chan os.Signal
+			if foreground {
+				reloads = catchReloads()
+			}
 			control, err := attachAll(jobs, foreground)
 			if err != nil {
 				return err
 			}
 			defer control.Release()
 			if foreground {
-				return runForeground(a, jobs, control)
+				return runForeground(a, jobs, control, reloads)
 			}
 			return nil
 		},

@@ -24,11 +24,11 @@ import (
 // runForeground runs the agents in this process. SIGTERM and SIGINT detach and end it. SIGHUP
 // replaces this process by the installed binary with --upgrade: the pid stays, and no packet
 // is lost.
-func runForeground(a *attacher, jobs []*attachJob, control *loader.Control) error {
+func runForeground(a *attacher, jobs []*attachJob, control *loader.Control, reloads <-chan os.Signal) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	log := a.log.AgentLogger(os.Stderr)
-	reload := a.onReload(ctx, stop, jobs, log)
+	reload := a.onReload(ctx, stop, jobs, log, reloads)
 
 	errs := runAgents(ctx, stop, jobs, log, control.Release)
 	if reload.Load() && errors.Join(errs...) == nil {
@@ -45,11 +45,17 @@ func runForeground(a *attacher, jobs []*attachJob, control *loader.Control) erro
 	return errors.Join(errs...)
 }
 
-// onReload handles SIGHUP: unless the new process would refuse the settings, the result becomes true
-// and the agents are stopped.
-func (a *attacher) onReload(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Logger) *atomic.Bool {
+// catchReloads catches SIGHUP from now on. It is called before the settings are read, so that a reload which is requested
+// meanwhile follows.
+func catchReloads() <-chan os.Signal {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
+	return hup
+}
+
+// onReload handles SIGHUP: unless the new process would refuse the settings, the result becomes true
+// and the agents are stopped.
+func (a *attacher) onReload(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Logger, hup <-chan os.Signal) *atomic.Bool {
 	var reload atomic.Bool
 	go func() {
 		for {
@@ -170,5 +176,7 @@ func becomeInstalled() error {
 		}
 		args = slices.Insert(args, end, "--upgrade")
 	}
+	// A further SIGHUP would end the new program until it calls catchReloads. It reads the settings after that.
+	signal.Ignore(unix.SIGHUP)
 	return unix.Exec(self, args, os.Environ())
 }
