@@ -93,3 +93,9 @@ func (s *soak) writeWorst(host int) {
 	}
 	s.Line(text)
 }
+
+// tail returns the last n lines of a text.
+func tail(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -66,8 +66,3 @@ func (s *Situation) checkTraffic(t *testing.T, l *Lab) {
 		return nil
 	})
 }
-
-func tail(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
