@@ -12,11 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 )
-
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
 
 func newRegion(t testing.TB, c vmm.Config, store vmm.Store) *vmm.Region {
 	t.Helper()
@@ -181,7 +179,7 @@ func (x inTime) WriteAt(b []byte, off int64) (int, error) { return x.repeat(x.r.
 func (x inTime) ReadAt(b []byte, off int64) (int, error)  { return x.repeat(x.r.ReadAt, b, off) }
 
 func (x inTime) repeat(access func([]byte, int64) (int, error), b []byte, off int64) (n int, err error) {
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(testkit.Patience); ; {
 		n, err = access(b, off)
 		if !errors.Is(err, vmm.ErrDeadline) && !errors.Is(err, vmm.ErrNoRoom) || time.Now().After(end) {
 			return n, err

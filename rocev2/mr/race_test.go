@@ -10,12 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-// patience bounds waits for what must happen.
-const patience = 2 * time.Minute
 
 // engines runs n goroutines that call f until stop is called.
 func engines(n int, f func(engine int, round uint64)) (stop func()) {
@@ -55,7 +53,7 @@ func TestUnmapAfterDeregister(t *testing.T) {
 	})
 	defer stop()
 	begin := time.Now()
-	for time.Since(begin) < 500*time.Millisecond || hits.Load() == 0 && time.Since(begin) < patience {
+	for time.Since(begin) < 500*time.Millisecond || hits.Load() == 0 && time.Since(begin) < testkit.Patience {
 		m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 		if err != nil {
 			t.Fatal(err)
