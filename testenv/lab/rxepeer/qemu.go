@@ -72,6 +72,8 @@ func machineArgs(c Config) []string {
 		// Hardware virtualisation is not everywhere, and where it is nested it may hang.
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
 		"-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMB),
+		// Not the time of day: a machine has it from SetUp, or visibly not at all.
+		"-rtc", "base=2020-01-01T00:00:00",
 		"-chardev", fmt.Sprintf("socket,id=agent,fd=%d", firstFD),
 		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", firstFD+1), "-mon", "chardev=monitor,mode=control",
 		"-device", "virtio-serial-pci",
