@@ -18,7 +18,7 @@ type Hub interface {
 
 // Destination is a destination of a Hub.
 type Destination struct {
-	QP   QP // queue pair of the hub
+	QP   QP // of the hub
 	Addr uint64
 	RKey uint32
 }
@@ -28,8 +28,8 @@ type Destination struct {
 type Star struct {
 	origin *end
 	at     []*end // the destinations; they receive in their sinks
-	all    []*end // ends in the order of their making
-	pd     PD     // protection domain of the hub
+	all    []*end // in the order of their making
+	pd     PD     // of the hub
 	region MR
 	seed   uint64
 }

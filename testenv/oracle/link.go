@@ -30,8 +30,8 @@ type end struct {
 	sendCQ    CQ
 	recvCQ    CQ
 	srq       SRQ
-	source    MR // memory that it sends, and that peers read
-	sink      MR // memory that it receives into, and that peers write
+	source    MR // what it sends, and what peers read
+	sink      MR // what it receives, and what peers write
 	window    MW
 	windowKey uint32
 	qp        QP

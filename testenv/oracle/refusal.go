@@ -14,13 +14,13 @@ import (
 // responder's memory must stay as it was.
 type Refusal struct {
 	Name string
-	// Request that is posted at from against to.
+	// Do posts the request at from against to.
 	request func(from, to *end) SendWR
 	recv    int // bytes of the receive request that the responder posts first; 0: none
 	rights  Access
 
 	Sender   []Status // any of these will do
-	Receiver []Status // possible statuses of the receive request; none: it is not completed at all
+	Receiver []Status // of the receive request; none: it is not completed at all
 }
 
 // ErrNotSent says that the requester itself refused a request, so the responder was not asked.

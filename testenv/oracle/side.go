@@ -158,11 +158,11 @@ type Completion struct {
 // being Stride bytes apart at both ends.
 type Run struct {
 	CQ           CQ
-	WR           SendWR // request with one SGE; ID and Unsignaled do not count
+	WR           SendWR // with one SGE; ID and Unsignaled do not count
 	Count, Depth int
 	Stride       int
 	Posted       int
-	Wait         time.Duration // longest wait for all of them
+	Wait         time.Duration // for all of them
 }
 
 // RunResult is how a Run went. Late says that Wait had passed before the end.
@@ -194,7 +194,7 @@ type InitAttr struct {
 type RTRAttr struct {
 	Peer         netip.Addr
 	DestQPN      uint32
-	PSN          uint32 // PSN of the first packet that comes
+	PSN          uint32 // of the first packet that comes
 	PMTU         int    // 256 to 4096
 	DestRdAtomic int    // RC: READs and atomics of the peer at a time
 	MinRNRTimer  int    // RC: IBTA table 45
@@ -204,7 +204,7 @@ type RTRAttr struct {
 // RTSAttr is for RTR to RTS.
 type RTSAttr struct {
 	Service  Service
-	PSN      uint32 // PSN of the first packet that goes
+	PSN      uint32 // of the first packet that goes
 	Timeout  int    // RC: 4.096 µs × 2^Timeout; 0: none
 	RetryCnt int    // RC
 	RNRRetry int    // RC; 7: for ever
@@ -213,7 +213,7 @@ type RTSAttr struct {
 
 // AsyncEvent is an event of the device. QP and SRQ are those it concerns, as the side made them.
 type AsyncEvent struct {
-	Type int // type as in enum ibv_event_type
+	Type int // as in enum ibv_event_type
 	QP   QP
 	SRQ  SRQ
 }

@@ -19,7 +19,7 @@ import (
 // network is two hosts with attached interfaces and engines, and the middle box between them.
 type network struct {
 	hosts []*engines.Host
-	box   *impair.Box // box in the path, or nil
+	box   *impair.Box // or nil
 	undo  []func() error
 }
 
