@@ -310,7 +310,7 @@ func TestRandomMessages(t *testing.T) {
 		return list
 	}
 	var attackers sync.WaitGroup
-	end := time.Now().Add(patience)
+	end := time.Now().Add(testkit.Patience)
 	for i := range uint64(2) {
 		attackers.Go(func() {
 			err := attack(dir, i+1, n/2, &ok)

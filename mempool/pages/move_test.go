@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/node"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 )
@@ -14,13 +15,13 @@ import (
 // resting is a store of two slabs whose lease does not change during a test, with page 1.
 func resting(t *testing.T) (s *Store, data []byte) {
 	t.Helper()
-	dev, at := pool(t, 2, patience)
-	n, err := node.Join(patient(t), dev, at, node.Config{Name: "a", Period: time.Minute, Demand: 2 * slabBytes})
-	must(t, err)
+	dev, at := pool(t, 2, testkit.Patience)
+	n, err := node.Join(testkit.Context(t), dev, at, node.Config{Name: "a", Period: time.Minute, Demand: 2 * slabBytes})
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	s, data = newStore(t, n, Config{Demand: 2 * slabBytes})
 	fill(data, 1, 1)
-	must(t, access(s.WritePages, 1, data))
+	testkit.Must(t, access(s.WritePages, 1, data))
 	return s, data
 }
 
@@ -32,7 +33,7 @@ func TestMoveFails(t *testing.T) {
 	p := &page{slab: &slab{number: 99, leaving: true, pages: map[int64]*page{}}} // that is not leased
 	s.pages[2] = p
 	s.mu.Unlock()
-	if s.move(patient(t), 2, p, data) {
+	if s.move(testkit.Context(t), 2, p, data) {
 		t.Error("a page of a slab that is not leased was moved")
 	}
 	s.mu.Lock()
@@ -52,7 +53,7 @@ func TestRequestDuringMove(t *testing.T) {
 	s.mu.Unlock()
 	done := make(chan error, 1)
 	buf, err := s.AllocBuffers(pageBytes)
-	must(t, err)
+	testkit.Must(t, err)
 	s.ReadPages([]vmm.Request{{Page: 1, Data: buf, Done: func(err error) { done <- err }}})
 	s.mu.Lock()
 	if p.busy != 0 || len(p.waiting) != 1 {
@@ -66,14 +67,14 @@ func TestRequestDuringMove(t *testing.T) {
 		}
 	}
 	s.mu.Unlock()
-	if !s.move(patient(t), 1, p, data) {
+	if !s.move(testkit.Context(t), 1, p, data) {
 		t.Fatal("the page was not moved")
 	}
 	select {
 	case err := <-done:
-		must(t, err)
+		testkit.Must(t, err)
 		check(t, buf, 1, 1)
-	case <-patient(t).Done():
+	case <-testkit.Context(t).Done():
 		t.Fatal("the request was not started")
 	}
 }
@@ -82,7 +83,7 @@ func TestRequestDuringMove(t *testing.T) {
 func TestRefusedUntilLease(t *testing.T) {
 	s, data := resting(t)
 	for page := range int64(2 * slabPages) {
-		must(t, access(s.WritePages, page, data))
+		testkit.Must(t, access(s.WritePages, page, data))
 	}
 	if err := access(s.WritePages, 100, data); !errors.Is(err, ErrNoRoom) {
 		t.Fatalf("the space is full: %v", err)

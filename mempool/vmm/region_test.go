@@ -44,7 +44,7 @@ func TestRegionContent(t *testing.T) {
 	for _, delay := range []time.Duration{0, 50 * time.Microsecond} {
 		store := &memStore{}
 		store.SetDelay(delay)
-		r := newRegion(t, vmm.Config{Size: size, Local: size / 8, Deadline: patience}, store)
+		r := newRegion(t, vmm.Config{Size: size, Local: size / 8, Deadline: testkit.Patience}, store)
 		want := make([]byte, size)
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for range 1000 {
@@ -89,7 +89,7 @@ func TestRegionConcurrent(t *testing.T) {
 	const part, parts = 64 << 10, 8
 	store := &memStore{}
 	store.SetDelay(20 * time.Microsecond)
-	r := newRegion(t, vmm.Config{Size: part * (parts + 1), Local: 128 << 10, Deadline: patience}, store)
+	r := newRegion(t, vmm.Config{Size: part * (parts + 1), Local: 128 << 10, Deadline: testkit.Patience}, store)
 	common := make([]byte, part)
 	for i := range common {
 		common[i] = byte(i * 7)
@@ -127,7 +127,7 @@ func TestRegionConcurrent(t *testing.T) {
 // Goroutines that miss the same page cause one READ.
 func TestRegionSamePage(t *testing.T) {
 	store := &memStore{}
-	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: patience}, store)
+	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: testkit.Patience}, store)
 	want := fill(t, r, 1<<20)
 	before, _ := store.Counts()
 	store.SetSilent(true)
@@ -153,7 +153,7 @@ func TestRegionSamePage(t *testing.T) {
 // A store that fails is an error with its cause, and the access succeeds later.
 func TestRegionStoreErrors(t *testing.T) {
 	store := &memStore{}
-	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: patience}, store)
+	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: testkit.Patience}, store)
 	want := fill(t, r, 1<<20)
 	gone := errors.New("the key is no longer valid")
 	store.SetErrors(func(int64) error { return gone }, nil)
@@ -239,7 +239,7 @@ func TestRegionClose(t *testing.T) {
 // there afterwards.
 func TestRegionPin(t *testing.T) {
 	store := &memStore{}
-	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: patience}, store)
+	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: testkit.Patience}, store)
 	want := fill(t, r, 1<<20)
 	b, release, err := r.Pin(5000, 10000, true)
 	if err != nil {
@@ -272,7 +272,7 @@ func TestRegionPin(t *testing.T) {
 // Accesses outside of the region, and impossible sizes, are refused.
 func TestRegionLimits(t *testing.T) {
 	store := &memStore{}
-	r := newRegion(t, vmm.Config{Size: 1 << 20, Deadline: patience}, store)
+	r := newRegion(t, vmm.Config{Size: 1 << 20, Deadline: testkit.Patience}, store)
 	for _, c := range [][2]int64{{-1, 1}, {1 << 20, 1}, {1<<20 - 1, 2}, {1 << 62, 1}} {
 		if _, err := r.ReadAt(make([]byte, c[1]), c[0]); !errors.Is(err, vmm.ErrRange) {
 			t.Errorf("%d bytes at %d: %v", c[1], c[0], err)
@@ -294,7 +294,7 @@ func TestRegionLimits(t *testing.T) {
 // The usage of a period counts distinct pages of the store, and accesses that found no room.
 func TestRegionUsage(t *testing.T) {
 	store := &memStore{}
-	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: patience}, store)
+	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: testkit.Patience}, store)
 	fill(t, r, 64<<10/2)
 	if u := r.EndPeriod(); u != (vmm.Usage{}) {
 		t.Errorf("while all is local: %+v", u)

@@ -280,7 +280,7 @@ func TestInterfaceDeleted(t *testing.T) {
 	l.end(t, first)
 	sent := l.row(t, a).TxPackets
 	traffic := l.start(load.Flow{GiveUp: 500 * time.Millisecond}) // it may do so before, on a slow machine
-	eventually(t, "more packets", func() bool { return l.row(t, a).TxPackets > sent })
+	testkit.Eventually(t, "more packets", func() bool { return l.row(t, a).TxPackets > sent })
 	a.Close() // a holder of the maps would be none of the product's business
 	if err := h.Netlink().LinkDel(eth0(t, h)); err != nil {
 		t.Fatal(err)

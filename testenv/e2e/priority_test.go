@@ -226,7 +226,7 @@ func TestPriority(t *testing.T) {
 			break
 		}
 	}
-	eventually(t, "the policy has decreased the rate of each destination", x.decreases())
+	testkit.Eventually(t, "the policy has decreased the rate of each destination", x.decreases())
 	x.nodes[0].must(t, "policy", "set", topo.IfName, "--priority", "on")
 	x.settles("on", 50, 30, 15)
 
@@ -253,7 +253,7 @@ func (x *sharedLink) decreases() func() bool {
 // while (docs/run/priority.md); one that stays too low, or none, never divides the whole uplink.
 func TestPriorityEstimatesTheSharedLink(t *testing.T) {
 	x := newSharedLink(t)
-	eventually(t, "the policy has decreased the rate of each destination", x.decreases())
+	testkit.Eventually(t, "the policy has decreased the rate of each destination", x.decreases())
 	for start := time.Now(); ; {
 		got := x.goodputs("capacity judged", 3*time.Second, 3*time.Second)
 		full := got[0]+got[1]+got[2] >= 0.85*uplink/1e6
