@@ -10,7 +10,7 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
-# Two lanes run beside each other: one computes, the other mostly waits for packets and machines.
+# Two lanes run at the same time: one computes, the other mostly waits for packets and machines.
 # Packages of one goroutine, or of other programs, are nothing for the race detector. Test files of rocev2/nic that
 # judge one goroutine say so by their build constraint; the stage nic-virtual runs them.
 GOTEST    := GO=$(GO) ./.ci/gotest

@@ -33,7 +33,7 @@ const (
 
 // receiving limits what others send to this host.
 type receiving struct {
-	on    func() bool // reports the mode of the priority policy
+	on    func() bool // mode of the priority policy
 	link  func() uint64
 	floor func() uint64 // the least that a sender gets
 	send  func(bpf.DestKey, rocev2.RateLimitFields)

@@ -20,7 +20,7 @@ type Hub interface {
 
 // Destination is a destination of a Hub.
 type Destination struct {
-	QP   verbs.QP // of the hub
+	QP   verbs.QP // queue pair of the hub
 	Addr uint64
 	RKey uint32
 }
@@ -30,8 +30,8 @@ type Destination struct {
 type Star struct {
 	origin *end
 	at     []*end   // the destinations; they receive in their sinks
-	all    []*end   // in the order of their making
-	pd     verbs.PD // of the hub
+	all    []*end   // ends in the order of their creation
+	pd     verbs.PD // protection domain of the hub
 	region verbs.DM
 	seed   uint64
 }

@@ -62,7 +62,7 @@ type Judge struct {
 
 	mu      sync.Mutex
 	gids    map[netip.Addr]int // own addresses
-	objects map[uint64]any     // by handle: regions, windows, queue pairs and shared receive queues
+	objects map[uint64]any     // regions, windows, queue pairs and shared receive queues by handle
 }
 
 // DeviceInfo is what rxe0 says of itself.

@@ -30,8 +30,8 @@ type end struct {
 	sendCQ    verbs.CQ
 	recvCQ    verbs.CQ
 	srq       verbs.SRQ
-	source    verbs.DM // what it sends, and what peers read
-	sink      verbs.DM // what it receives, and what peers write
+	source    verbs.DM // memory that it sends, and that peers read
+	sink      verbs.DM // memory that it receives into, and that peers write
 	window    verbs.MW
 	windowKey uint32
 	qp        verbs.QP

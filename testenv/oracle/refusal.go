@@ -22,7 +22,7 @@ type Refusal struct {
 	rights  verbs.Access
 
 	Sender   []verbs.Status // any of these will do
-	Receiver []verbs.Status // of the receive request; none: it is not completed at all
+	Receiver []verbs.Status // possible statuses of the receive request; none: it is not completed
 }
 
 // ErrNotSent says that the requester itself refused a request, so the responder was not asked.

@@ -16,10 +16,10 @@ import (
 // being Stride bytes apart at both ends.
 type Run struct {
 	CQ           verbs.CQ
-	WR           verbs.SendWR // with one SGE; ID does not count
+	WR           verbs.SendWR // request with one SGE; its ID is ignored
 	Count, Depth int
 	Stride       int
-	Wait         time.Duration // for all of them
+	Wait         time.Duration // longest wait for all of them
 }
 
 // RunResult is how a Run went. Late says that Wait had passed before the end.

@@ -36,7 +36,7 @@ const Destinations = 60_000
 // A Row is one kind of packet through one program.
 type Row struct {
 	Program string  // XDP or TC
-	Packet  string  // what went through
+	Packet  string  // kind of the packet
 	Ns      float64 // nanoseconds a packet over the empty program, a difference of medians
 
 	rounds compare.Series // Differences of each round.

@@ -40,15 +40,15 @@ import (
 
 // SoakConfig is the extent of a soak.
 type SoakConfig struct {
-	Duration time.Duration // of all periods together; at least two periods are run
-	Period   time.Duration // of the events of a period
+	Duration time.Duration // sum of all periods; at least two periods are run
+	Period   time.Duration // time of the events of a period
 	Hosts    int           // 2 to 8; the agent of the first one is never replaced
-	Seed     uint64        // of the order of events and of the programs' choices
+	Seed     uint64        // seed of the order of events and of the programs' choices
 	Binary   string        // the product
-	Dir      string        // for files of the run, which every user can read
+	Dir      string        // directory of the run's files, which every user can read
 
-	Line  func(string) // gets each line of the report
-	Event func(string) // gets a line for each event
+	Line  func(string) // called with each line of the report
+	Event func(string) // called with a line for each event
 }
 
 // soakPatience bounds each wait for something that comes about on any machine.
@@ -60,7 +60,7 @@ type soak struct {
 	top     *topo.Topology
 	hosts   []*engines.Host
 	loss    *faults.Switch
-	box     *faults.Box // in the link of the last host
+	box     *faults.Box // box in the link of the last host
 	counter counter
 	heap    heapReader
 	kernel  *kernelLog
@@ -80,8 +80,8 @@ type SoakPeriod struct {
 	Number  int
 	Elapsed time.Duration
 	Events  map[string]int
-	Done    SoakProgress // of all its programs
-	Agents  []Census     // at rest
+	Done    SoakProgress // progress of all its programs
+	Agents  []Census     // census of each agent at rest
 }
 
 // SoakResult is what a soak has shown.

@@ -26,14 +26,14 @@ type Census struct {
 	Heap        int            // KiB that the latest garbage collection has found in use
 	Locked      int            // KiB, VmLck
 	Pinned      int            // KiB, VmPin
-	Mappings    int            // of any kind
+	Mappings    int            // mappings of any kind
 	Named       map[string]int // mappings of memfds and of BPF maps, by name
 	Namespaces  int            // network namespaces of the threads
 	Kinds       map[string]int // descriptors by what they are
-	Entries     map[string]int // of the BPF maps that are hash tables
-	Files       []string       // of the run directory, and pins
-	Processes   int            // that have the device open
-	Connections int            // of these
+	Entries     map[string]int // entries of the BPF maps that are hash tables
+	Files       []string       // files of the run directory, and pins
+	Processes   int            // processes that have the device open
+	Connections int            // connections of these processes
 }
 
 // entries sums the entries of all maps.

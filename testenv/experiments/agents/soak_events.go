@@ -18,7 +18,7 @@ import (
 // soakEvent is a kind of event. Its function chooses what it needs with the random numbers of the soak.
 type soakEvent struct {
 	name   string
-	weight int // how often it comes, relative to the others
+	weight int // frequency relative to the other events
 	run    func(*soak) error
 }
 

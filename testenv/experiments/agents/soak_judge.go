@@ -31,7 +31,7 @@ const (
 // growth is a figure over the periods.
 type growth struct {
 	first, last int // medians of the thirds
-	limit       int // that the last one must not exceed
+	limit       int // limit of the last value
 }
 
 // grows judges a series. explained is by how much two readings differ without a leak.

@@ -34,7 +34,7 @@ type soakRun struct {
 	cmd    *topo.Cmd
 	in     io.WriteCloser
 	exited chan struct{} // closed when the process has ended
-	err    error         // of its end
+	err    error         // error at its end
 
 	mu   sync.Mutex
 	last SoakProgress

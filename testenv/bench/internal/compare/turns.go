@@ -54,9 +54,9 @@ func Turns[F any](ctx context.Context, rounds int, all ...Candidate[F]) ([]Runs[
 
 // Referred are the runs of candidates, and those of a reference right before and right after each of them.
 type Referred[F any] struct {
-	Runs      []Runs[F] // of each candidate
+	Runs      []Runs[F] // runs of each candidate
 	Reference Runs[F]   // all of the reference
-	before    [][]int   // of each candidate and round: the run of the reference right before it
+	before    [][]int   // index of the reference's run right before each run of each candidate
 }
 
 // Refer measures a reference at first and after each candidate, as the speed of a machine may change within seconds.

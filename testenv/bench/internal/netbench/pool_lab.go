@@ -25,7 +25,7 @@ type poolLab struct {
 	dir    string
 	top    *topo.Topology
 	server *topo.Cmd
-	detach func() error // of all hosts
+	detach func() error // detaches all hosts
 }
 
 // newPoolLab starts hosts with the product attached. bin is the product's binary.

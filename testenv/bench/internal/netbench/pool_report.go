@@ -19,7 +19,7 @@ const (
 type poolReport struct {
 	megs        int64
 	all         poolRow
-	maps, swaps []poolRow // by how much is local, in the same order
+	maps, swaps []poolRow // rows in the order of the local share
 }
 
 // goals compares the figures. Each was measured once.

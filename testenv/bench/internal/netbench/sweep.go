@@ -37,8 +37,8 @@ type sweepResult struct {
 	took     time.Duration
 	messages uint64
 	gbps     float64
-	packets  uint64  // of data, both hosts
-	again    uint64  // of these, sent before
+	packets  uint64  // data packets of both hosts
+	again    uint64  // data packets that were sent before
 	arrived  float64 // share of the messages; less than 1 with UC and UD only
 	err      error
 }
@@ -67,8 +67,8 @@ func (r *sweepResult) miss() error {
 // sweepOptions say how to run the cases.
 type sweepOptions struct {
 	bin      string        // the product's binary
-	duration time.Duration // of the measurement
-	bound    time.Duration // of the whole run, from process start to end
+	duration time.Duration // time of the measurement
+	bound    time.Duration // limit of the whole run, from process start to end
 }
 
 // sweep runs the cases in their order and hands each result to report. Cases of one MTU in a row share

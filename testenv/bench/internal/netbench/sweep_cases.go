@@ -9,7 +9,7 @@ import (
 
 // sweepCase is one run of perf.
 type sweepCase struct {
-	mtu     int // of the link
+	mtu     int // MTU of the link
 	service string
 	op      string
 	size    int

@@ -70,7 +70,7 @@ func tcpRun(ctx context.Context, bin string, rounds, each int) (err error) {
 	var candidates []compare.Candidate[float64]
 	for _, c := range []struct {
 		name string
-		put  func(*topo.Topology) (remove func() error, err error) // on both hosts' eth0
+		put  func(*topo.Topology) (remove func() error, err error) // puts the program on both hosts' eth0
 	}{
 		{"empty XDP program", empty},
 		{"empty, and pfifo_fast as root qdisc", queued},

@@ -141,7 +141,7 @@ type rounds compare.Runs[round]
 // round is one run of each load.
 type round struct {
 	byLoad [len(disorderLoads)]*result // Nil if the load is not measured, or the run failed.
-	failed string                      // why it could not go on, or ""
+	failed string                      // reason why the run could not go on, or ""
 }
 
 // three fills in the least times of three trips, for messages that are posted when those of the runs are. A trip

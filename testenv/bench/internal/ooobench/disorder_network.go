@@ -19,7 +19,7 @@ import (
 // network is two hosts with attached interfaces and engines, and the middle box between them.
 type network struct {
 	hosts []*engines.Host
-	box   *faults.Box // or nil
+	box   *faults.Box // box between the hosts, or nil
 	undo  []func() error
 }
 
