@@ -42,7 +42,8 @@ func TestConfigDefaults(t *testing.T) {
 	if c.NICs[0].MAC.String() == c.NICs[1].MAC.String() {
 		t.Errorf("both cards have MAC %s", c.NICs[0].MAC)
 	}
-	args := strings.Join(qemuArgs(Config{Name: "a", Image: &Image{}, NICs: c.NICs, Qemu: []string{"-device", "edu"}}, start{initrd: "i", console: "c"}), " ")
+	c = Config{Name: "a", Image: &Image{}, NICs: c.NICs, Qemu: []string{"-device", "edu"}}
+	args := strings.Join(qemuArgs(c, start{initrd: "i", console: "c"}), " ")
 	for _, want := range []string{"-device edu", "fds=6:7:8:9", "fds=10:11:12:13", "mq=on,vectors=10", "guest_tso4=off", "host_mtu=1500"} {
 		if !strings.Contains(args, want) {
 			t.Errorf("no %s in %s", want, args)
