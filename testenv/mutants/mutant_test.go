@@ -11,19 +11,19 @@ import (
 
 // mutant is one wrong version of a source file.
 type mutant struct {
-	name string // what is wrong
-	file string // in the folder of the area
-	old  string // occurs exactly once in the file
-	new  string // takes the place of old
-	test string // fails; a top-level test of pkg
-	pkg  string // has the test; "": the package of the area
+	name string // the fault in a few words
+	file string // path in the folder of the area
+	old  string // text that the file has exactly once
+	new  string // text in place of old
+	test string // top-level test of pkg that fails
+	pkg  string // package of the test; "": the package of the area
 }
 
 // area is a part of the product with its mutants.
 type area struct {
 	name string
-	dir  string // of the sources, from the root of the module
-	pkg  string // has the tests; "": dir
+	dir  string // folder of the sources, from the root of the module
+	pkg  string // package of the tests; "": dir
 	pure bool   // the tests are short, and need neither root nor other programs
 	root bool   // the tests need root
 	env  string // one variable of the environment for the tests, or ""

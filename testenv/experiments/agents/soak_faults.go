@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"time"
@@ -92,7 +93,7 @@ func openKernelLog() (*kernelLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kernel log: %w", err)
 	}
-	if _, err := unix.Seek(fd, 0, os.SEEK_END); err != nil {
+	if _, err := unix.Seek(fd, 0, io.SeekEnd); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("kernel log: %w", err)
 	}

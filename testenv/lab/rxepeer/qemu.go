@@ -33,8 +33,8 @@ func qemuCommand(img *Image, args []string) *exec.Cmd {
 
 // start is how qemu starts a machine: it boots, or continues from a state.
 type start struct {
-	initrd  string // Of a machine that boots.
-	state   string // Folder of the state: to be made if initrd is set, else restored; empty if there is none.
+	initrd  string // initial file system of a machine that boots
+	state   string // folder of the state: to be made if initrd is set, else restored; empty if there is none
 	console string
 }
 

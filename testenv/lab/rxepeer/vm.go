@@ -31,12 +31,12 @@ type VM struct {
 	Console  string        // path of the console log
 
 	dir     string    // temporary, removed by Close
-	started time.Time // when qemu was
+	started time.Time // time of the start of qemu
 	pid     int
 	exited  chan struct{}       // closed when qemu is gone
 	stderr  bytes.Buffer        // qemu's, complete once exited
 	port    *os.File            // host's end of the agent's channel
-	agent   *rpc.Client         // on port, once the machine is set up
+	agent   *rpc.Client         // client on port, once the machine is set up
 	control *os.File            // host's end of qemu's monitor
 	ports   map[string]*os.File // host's ends of Config.Ports
 }

@@ -34,7 +34,7 @@ type Empty struct{}
 type SetUp struct {
 	Host string
 	NICs []NIC
-	Rxe  bool // Adds the rxe devices rxe0, rxe1, ... on eth0, eth1, ...
+	Rxe  bool // The agent adds the rxe devices rxe0, rxe1, ... on eth0, eth1, ...
 
 	Time    time.Time
 	Entropy []byte // Random bytes for the kernel's pool.
