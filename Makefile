@@ -11,12 +11,13 @@ DESTDIR  ?=
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Two lanes run at the same time: one computes, the other mostly waits for packets and machines.
-# Packages of one goroutine, or of other programs, are nothing for the race detector. Test files of rocev2/nic that
-# judge one goroutine say so by their build constraint; the stage nic-virtual runs them.
+# Packages of one goroutine, or of other programs, are nothing for the race detector. So are test files of rocev2/nic
+# with virtual time, and those whose figures the race detector would distort: their build constraint is !race, and
+# the stage nic-norace runs their tests.
 GOTEST    := GO=$(GO) ./.ci/gotest
 SIMULATED := bpf cc/fourcase cc/sim cc/sim/schemes cc/report docs rocev2/ooo hwoffload/rtl hwoffload/rtl/rtltool hwoffload/vectors \
-	testenv/wiretest
-NIC_VIRTUAL = $(shell grep -l '^//go:build !race' rocev2/nic/*_test.go | xargs grep -oh '^func Test[A-Za-z0-9]*' | cut -c6- | paste -sd'|')
+	testenv/mutants testenv/wiretest
+NORACE     = $(shell grep -l '^//go:build !race' rocev2/nic/*_test.go | xargs grep -oh '^func Test[A-Za-z0-9_]*' | cut -c6- | paste -sd'|')
 # A process under the race detector sleeps a second before it ends, unless told otherwise.
 export GORACE := atexit_sleep_ms=10
 # A stage's timeout ends a test that hangs; a slow machine must stay below it.
@@ -85,16 +86,17 @@ test-go:
 .PHONY: test-computing
 test-computing:
 	all=$$($(GO) list ./...) && \
-	$(GOTEST) run race -race -timeout 30m $(AS_ROOT) $$(echo "$$all" | grep -v -e /testenv/ $(foreach p,$(PROGRAMS),-e '/cmd/$(p)$$') -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
-	$(GOTEST) run simulated -timeout 30m $(AS_ROOT) $(foreach p,$(SIMULATED),./$(p))
-	$(GOTEST) run nic-virtual -timeout 30m $(AS_ROOT) ./rocev2/nic -run '^($(NIC_VIRTUAL))$$'
+	$(GOTEST) run race -vet=off -race -timeout 30m $(AS_ROOT) $$(echo "$$all" | grep -v -e /testenv/ $(foreach p,$(PROGRAMS),-e '/cmd/$(p)$$') -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run race-words -vet=off -race -timeout 30m $(AS_ROOT) ./bpf -run '^TestMACAtOnce$$'
+	$(GOTEST) run simulated -vet=off -timeout 30m $(AS_ROOT) $(foreach p,$(SIMULATED),./$(p))
 
 .PHONY: test-waiting
 test-waiting:
 	all=$$($(GO) list ./testenv/...) && \
-	$(GOTEST) run network -p 1 -count=1 -timeout 40m $(AS_ROOT) $$(echo "$$all" | grep -v $(foreach p,$(SIMULATED),-e '/$(p)$$'))
-	$(GOTEST) run race-nic -race -timeout 30m $(AS_ROOT) ./rocev2/nic
-	$(GOTEST) run race-programs -race -p 1 -timeout 30m $(AS_ROOT) $(addprefix ./cmd/,$(PROGRAMS))
+	$(GOTEST) run network -vet=off -p 1 -count=1 -timeout 40m $(AS_ROOT) $$(echo "$$all" | grep -v $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run nic-norace -vet=off -timeout 30m $(AS_ROOT) ./rocev2/nic -run '^($(NORACE))$$'
+	$(GOTEST) run race-nic -vet=off -race -timeout 30m $(AS_ROOT) ./rocev2/nic
+	$(GOTEST) run race-programs -vet=off -race -p 1 -timeout 30m $(AS_ROOT) $(addprefix ./cmd/,$(PROGRAMS))
 
 # What is judged here depends on how fast the machine is (package testenv/lab/require).
 TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/e2e

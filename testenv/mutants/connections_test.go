@@ -86,7 +86,7 @@ var sealing = area{name: "seal", dir: "rocev2/seal", pure: true, list: []mutant{
 	},
 }}
 
-var deviceServer = area{name: "device server", dir: "loader/device", root: true, list: []mutant{
+var deviceServer = area{name: "device server", dir: "loader/device", root: true, quick: 1, list: []mutant{
 	{
 		name: "a queue that has ended gives back the number of another one", file: "calls_queue.go",
 		old: "if int(number) >= len(c.queues) || c.queues[number] != q {", new: "if int(number) >= len(c.queues) {", test: "TestQueueNumbers",

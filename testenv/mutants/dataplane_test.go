@@ -2,7 +2,7 @@
 
 package mutants
 
-var bpfIngress = area{name: "BPF ingress", dir: "bpf/lib", pkg: "bpf", root: true, list: []mutant{
+var bpfIngress = area{name: "BPF ingress", dir: "bpf/lib", pkg: "bpf", root: true, quick: 1, list: []mutant{
 	{
 		name: "the option is removed and the IP length still counts it", file: "ingress.h",
 		old: "	ip_add_length(r, -STAMP_LEN);\n", new: "", test: "TestIngressStripsTheOption",
@@ -30,7 +30,7 @@ var bpfIngress = area{name: "BPF ingress", dir: "bpf/lib", pkg: "bpf", root: tru
 	},
 }}
 
-var bpfEgress = area{name: "BPF egress", dir: "bpf/lib", pkg: "bpf", root: true, list: []mutant{
+var bpfEgress = area{name: "BPF egress", dir: "bpf/lib", pkg: "bpf", root: true, quick: 1, list: []mutant{
 	{
 		name: "the option is not counted against the MTU", file: "egress.h",
 		old: "if (r->ip_len + STAMP_LEN > cfg->mtu ||", new: "if (r->ip_len > cfg->mtu ||", test: "TestEgressPassesUntouched",

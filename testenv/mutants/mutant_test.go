@@ -28,10 +28,17 @@ type area struct {
 	root bool   // the tests need root
 	env  string // one variable of the environment for the tests, or ""
 	list []mutant
+
+	quick int // number of mutants that run in `make test`, the first of the list; 0: three of a pure area, none of others
 }
 
-// quickOfArea is how many mutants of a pure area run in `make test`: the first ones of the list.
-const quickOfArea = 3
+// runsQuick returns how many mutants of the area run in `make test`.
+func (a *area) runsQuick() int {
+	if a.quick == 0 && a.pure {
+		return 3
+	}
+	return a.quick
+}
 
 var areas = []area{
 	bpfIngress, bpfEgress, bpfLimits, requester, responder, regions, outOfOrder, connections, connectionService, sealing,

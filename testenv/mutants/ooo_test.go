@@ -2,7 +2,7 @@
 
 package mutants
 
-var outOfOrder = area{name: "out-of-order mode", dir: "rocev2/ooo", env: "OOO_MESSAGES=4000", list: []mutant{
+var outOfOrder = area{name: "out-of-order mode", dir: "rocev2/ooo", pure: true, env: "OOO_MESSAGES=4000", list: []mutant{
 	{
 		name: "a repeated response counts again, so the count matches early", file: "snd_response.go",
 		old: "	if k.state == packetAnswered {\n		s.q.cfg.Count.Repeated++\n		return\n	}\n	if k.state == packetInFlight {",

@@ -31,6 +31,7 @@ func TestOutcome(t *testing.T) {
 			nil, "no test has failed"},
 		{"a test that hangs", fails + event("output", "TestB", "panic: test timed out after 2m0s\n") + event("fail", "TestB", ""),
 			[]string{"TestA"}, "no deadline of its own"},
+		{"a product that does not compile", event("output", "TestA", "x.go:1: build the product: exit status 1\n") + fails, []string{"TestA"}, "build the product"},
 		{"a program that the kernel refuses", event("output", "TestA", "load program: permission denied\n") + fails, []string{"TestA"}, "the kernel refuses"},
 	} {
 		var o outcome
@@ -44,6 +45,11 @@ func TestOutcome(t *testing.T) {
 		}
 	}
 	var o outcome
+	o.read([]byte(event("output", "TestA/x", "    a_test.go:7: 1, want 2\n") + event("output", "TestA", "    b_test.go:8: later\n") + fails))
+	if o.reason["TestA"] != "a_test.go:7: 1, want 2" {
+		t.Errorf("the reason of TestA is %q", o.reason["TestA"])
+	}
+	o = outcome{}
 	o.read([]byte(event("pass", "TestA", "") + event("pass", "TestA/x", "") + event("skip", "TestB", "")))
 	if err := o.allPassed([]string{"TestA"}); err != nil || len(o.passed) != 1 || o.verdict(nil, 0) != nil {
 		t.Errorf("%v have passed: %v", o.passed, err)

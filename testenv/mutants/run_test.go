@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,7 +81,7 @@ func (a *area) selection() (list []*mutant) {
 		m := &a.list[i]
 		switch {
 		case *only != "" && a.name != *only, !strings.Contains(m.name, *pattern):
-		case *all || *only != "" || *pattern != "" || a.pure && i < quickOfArea:
+		case *all || *only != "" || *pattern != "" || i < a.runsQuick():
 			list = append(list, m)
 		}
 	}
@@ -143,7 +144,7 @@ func (a *area) find(t *testing.T, m *mutant) string {
 	case err != nil:
 		t.Fatal(err)
 	case slices.Contains(o.failed, m.test):
-		return m.test
+		return m.test + ": " + o.reason[m.test]
 	case slices.Contains(o.passed, m.test) || *whole:
 		t.Errorf("no test fails: %s", m.name)
 		return "NOT FOUND"
@@ -155,6 +156,7 @@ func (a *area) find(t *testing.T, m *mutant) string {
 // outcome has the top-level tests of a run of go test.
 type outcome struct {
 	passed, failed []string
+	reason         map[string]string // first message of each test that names a line of a Go file
 	output         string
 }
 
@@ -207,6 +209,8 @@ func (o *outcome) verdict(failed error, limit time.Duration) error {
 		return fmt.Errorf("the test has no deadline of its own: it ran for %v", limit)
 	case strings.Contains(o.output, "load program: "):
 		return fmt.Errorf("the kernel refuses the program: %.3000s", o.output)
+	case strings.Contains(o.output, "build the product: "):
+		return fmt.Errorf("the test cannot build the product: %.3000s", o.output)
 	case len(o.failed) == 0:
 		return fmt.Errorf("no test has failed, but go test: %w\n%.3000s", failed, o.output)
 	}
@@ -216,6 +220,7 @@ func (o *outcome) verdict(failed error, limit time.Duration) error {
 // read reads the output of go test -json. A test has failed if it has reported so itself: test2json also ends
 // the tests that a panic of another goroutine interrupted.
 func (o *outcome) read(b []byte) {
+	o.reason = map[string]string{}
 	var text strings.Builder
 	for line := range bytes.Lines(b) {
 		var e struct{ Action, Test, Output string }
@@ -224,6 +229,10 @@ func (o *outcome) read(b []byte) {
 			continue
 		}
 		text.WriteString(e.Output)
+		top, _, _ := strings.Cut(e.Test, "/")
+		if o.reason[top] == "" && goLine.MatchString(e.Output) {
+			o.reason[top] = strings.TrimSpace(e.Output)
+		}
 		if e.Action == "pass" && e.Test != "" && !strings.Contains(e.Test, "/") {
 			o.passed = append(o.passed, e.Test)
 		}
@@ -236,6 +245,9 @@ func (o *outcome) read(b []byte) {
 	o.output = text.String()
 }
 
+// goLine matches a message of a test.
+var goLine = regexp.MustCompile(`^\s*\w+\.go:\d+: `)
+
 // row is a line of the table.
 type row struct {
 	mutant, area, by string
@@ -247,7 +259,7 @@ func table(rows []row) string {
 	var b strings.Builder
 	var sum time.Duration
 	for _, r := range rows {
-		fmt.Fprintf(&b, "%-20s %-90s %-40s %5.1f s\n", r.area, r.mutant, r.by, r.took.Seconds())
+		fmt.Fprintf(&b, "%-20s %-90s %5.1f s  %.160s\n", r.area, r.mutant, r.took.Seconds(), r.by)
 		sum += r.took
 	}
 	fmt.Fprintf(&b, "%d mutants, %.0f s\n", len(rows), sum.Seconds())
