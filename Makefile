@@ -10,7 +10,7 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
-# Two lanes run at the same time: one computes, the other mostly waits for packets and machines.
+# Two lanes run at the same time: packages, mostly under the race detector; and testenv, which waits for machines.
 # Packages of one goroutine, or of other programs, are nothing for the race detector. So are test files of rocev2/nic
 # with virtual time, and those whose figures the race detector would distort: their build constraint is !race, and
 # the stage nic-norace runs their tests.
@@ -80,23 +80,23 @@ test: lint check-generate build check-unit check-install test-go ## everything; 
 .PHONY: test-go
 test-go:
 	rm -rf out/gotest
-	$(MAKE) --no-print-directory -j2 test-computing test-waiting
+	$(MAKE) --no-print-directory -j2 test-packages test-network
 	$(GOTEST) summary
 
-.PHONY: test-computing
-test-computing:
+.PHONY: test-packages
+test-packages:
 	all=$$($(GO) list ./...) && \
 	$(GOTEST) run race -vet=off -race -timeout 30m $(AS_ROOT) $$(echo "$$all" | grep -v -e /testenv/ $(foreach p,$(PROGRAMS),-e '/cmd/$(p)$$') -e '/rocev2/nic$$' $(foreach p,$(SIMULATED),-e '/$(p)$$'))
 	$(GOTEST) run race-words -vet=off -race -timeout 30m $(AS_ROOT) ./bpf -run '^TestMACAtOnce$$'
+	$(GOTEST) run race-nic -vet=off -race -timeout 30m $(AS_ROOT) ./rocev2/nic
+	$(GOTEST) run race-programs -vet=off -race -p 1 -timeout 30m $(AS_ROOT) $(addprefix ./cmd/,$(PROGRAMS))
 	$(GOTEST) run simulated -vet=off -timeout 30m $(AS_ROOT) $(foreach p,$(SIMULATED),./$(p))
 
-.PHONY: test-waiting
-test-waiting:
+.PHONY: test-network
+test-network:
 	all=$$($(GO) list ./testenv/...) && \
 	$(GOTEST) run network -vet=off -p 1 -count=1 -timeout 40m $(AS_ROOT) $$(echo "$$all" | grep -v $(foreach p,$(SIMULATED),-e '/$(p)$$'))
 	$(GOTEST) run nic-norace -vet=off -timeout 30m $(AS_ROOT) ./rocev2/nic -run '^($(NORACE))$$'
-	$(GOTEST) run race-nic -vet=off -race -timeout 30m $(AS_ROOT) ./rocev2/nic
-	$(GOTEST) run race-programs -vet=off -race -p 1 -timeout 30m $(AS_ROOT) $(addprefix ./cmd/,$(PROGRAMS))
 
 # What is judged here depends on how fast the machine is (package testenv/lab/require).
 TIMED    := ./rocev2/nic ./testenv/experiments/rates ./testenv/lab/load ./testenv/lab/topo ./testenv/e2e
