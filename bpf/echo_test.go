@@ -109,6 +109,40 @@ func TestEcho(t *testing.T) {
 	}
 }
 
+// A peer may echo a stamp that it got before this host was detached and attached again. That is
+// no sample of the new entry, whichever program has made it.
+func TestEchoFromBeforeEntry(t *testing.T) {
+	l := newLab(t)
+	for _, v6 := range []bool{false, true} {
+		for _, c := range []struct {
+			name string
+			make func(l *lab)
+		}{
+			{"egress", func(l *lab) { l.out(toPeer(t, srcOf(v6))) }},
+			{"engine", func(l *lab) { l.engineSync(bpf.EngineSlot{Key: bpf.KeyOf(peerOf(v6)), TxPackets: 1, TxBytes: 100}) }},
+		} {
+			t.Run(fmt.Sprintf("v6=%v/%s", v6, c.name), func(t *testing.T) {
+				l := l.with(t)
+				l.at(labStart)
+				c.make(l)
+				l.event()
+				l.counters()
+				l.at(labStart + 1000)
+				l.in(fromPeer(t, echo(v6, labStart-400_000_000, 700, 720)))
+				l.wantCounters("echo_received", "rx_echo_stale")
+				if d := l.regs(peerOf(v6)); d.WinSamples != 0 || d.WinRttNs != bpf.NoSample || d.WinRxNs != bpf.NoSample {
+					t.Errorf("a sample: %+v", d)
+				}
+				l.in(fromPeer(t, echo(v6, labStart, 700, 720))) // the packet that made the entry
+				l.wantCounters("echo_received")
+				if d := l.regs(peerOf(v6)); d.WinSamples != 1 || d.WinRttNs != 1000-20 {
+					t.Errorf("no sample: %+v", d)
+				}
+			})
+		}
+	}
+}
+
 // An ECHO of an unverified peer makes no entry and costs no more than the lookup.
 func TestEchoUnknown(t *testing.T) {
 	l := newLab(t)

@@ -107,6 +107,7 @@ static __noinline struct dest_regs *dest_create(const struct dest_key *key, __u6
 		return NULL;
 	__builtin_memset(d, 0, sizeof(*d));
 	d->last_tx_ns = now;
+	d->valid_after_ns = now; /* a peer may echo a stamp that it got before this host was attached again */
 	d->tx_own = own;
 	d->rate_bps = cfg->initial_rate_bps;
 	d->stack_rate_bps = cfg->initial_rate_bps;

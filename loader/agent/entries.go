@@ -141,6 +141,7 @@ func (a *Agent) addEntry(peer netip.Addr, own, token uint64, caps uint16) bool {
 	d.RxToken, d.TxToken, d.Node, d.Caps = a.control.secret.Token(key), token, a.nodes.Assign(peer), caps
 	d.TxOwn = own
 	d.LastTxNs = loader.Monotonic() + a.clockOffset // on the clock of the stamps
+	d.ValidAfterNs = d.LastTxNs                     // a peer may echo a stamp from before this host was attached again
 	if err := a.att.Maps.DestTable.Update(key, d, ebpf.UpdateNoExist); err != nil {
 		if err := a.pacer.Release(d.ClassId); err != nil {
 			a.log.Warn("pacer", "peer", peer, "err", err)

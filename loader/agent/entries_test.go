@@ -33,6 +33,9 @@ func TestAddedEntryHasClockOfStamps(t *testing.T) {
 		if last := lastUsed(&row.Regs, a.clockOffset); last < before {
 			t.Errorf("last used %d ns before it was made", before-last)
 		}
+		if valid := row.Regs.ValidAfterNs - a.clockOffset; valid < before || valid > loader.Monotonic() {
+			t.Errorf("echoes count of packets that left %d ns after it was made", int64(valid-before))
+		}
 		if idle(&row.Regs, before+uint64(idleLimit), a.clockOffset, idleLimit) {
 			t.Error("it is idle before its time")
 		}

@@ -37,7 +37,5 @@ func (r *requester) storesResponse(w *wqe, at uint32) bool {
 // skipResponse notes a READ response that was not stored: what is missing up to it is requested again.
 func (r *requester) skipResponse(now Time, w *wqe, at uint32) {
 	w.highest = max(w.highest, at+1)
-	if r.gapDue(now, w) {
-		r.reads.request(w)
-	}
+	r.updateRequest(now, w)
 }

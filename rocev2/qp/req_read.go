@@ -158,8 +158,8 @@ func (r *requester) receiveRead(now Time, p *rocev2.Packet) {
 	}
 	w.done = w.received == w.packets
 	r.onResponse(now, w)
-	if !w.done && r.q.state != verbs.StateErr && r.gapDue(now, w) {
-		r.reads.request(w)
+	if !w.done && r.q.state != verbs.StateErr {
+		r.updateRequest(now, w)
 	}
 }
 
@@ -297,6 +297,17 @@ func (r *requester) gapDue(now Time, w *wqe) bool {
 	return lost(from, ok)
 }
 
+// updateRequest marks w to be requested again if gapDue, and removes the mark otherwise: packets
+// that were late, not lost, fill a gap before the request for it is sent. A request without a
+// gap would have length 0.
+func (r *requester) updateRequest(now Time, w *wqe) {
+	if r.gapDue(now, w) {
+		r.reads.request(w)
+	} else {
+		r.reads.clear(w)
+	}
+}
+
 // requestAgain writes a request for missing data of w, up to most packets of it.
 func (r *requester) requestAgain(now Time, out *Outbound, w *wqe, most uint32) {
 	op := opcodes[w.op][3]
@@ -322,10 +333,7 @@ func (r *requester) requestAgain(now Time, out *Outbound, w *wqe, most uint32) {
 	// A part that was requested before gives no RTT (Karn's algorithm).
 	w.timed = w.op == verbs.OpRead && (w.requestedTo != 0 || w.requestedAt == 0)
 	w.requestedTo, w.requestedAt, w.onePacket = to, now, false
-	r.reads.clear(w)
-	if r.gapDue(now, w) {
-		r.reads.request(w)
-	}
+	r.updateRequest(now, w)
 	r.rto.timing = false
 	r.rto.armAckTimer(now, w.end()-1, true, false, true)
 	r.count(out)
