@@ -27,10 +27,9 @@ var faultCounters = []string{
 	"tx_udp_checksum", "tx_stamp_failed", "tx_gso", "tx_malformed", "tx_table_full", "active_lost",
 }
 
-// deviceFaults are such counters of the device. rx_malformed_request is not among them: after loss, a requester may ask for
-// the missing part of a READ with a length of 0, which the peer counts and ignores (receiver: replayRead of rocev2/qp).
+// deviceFaults are such counters of the device.
 var deviceFaults = []string{
-	"rx_icrc_encapsulated", "rx_malformed", "rx_too_long", "rx_bad_pkey", "rx_cm_malformed",
+	"rx_icrc_encapsulated", "rx_malformed", "rx_too_long", "rx_bad_pkey", "rx_malformed_request", "rx_cm_malformed",
 	"rx_not_allowed", "rx_bad_qkey", "tx_no_room", "cm_steer_errors", "sync_errors", "events_lost",
 	"resp_remote_invalid_request", "resp_remote_operation_errors", "resp_local_errors",
 }
