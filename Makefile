@@ -50,6 +50,7 @@ lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt -w these:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags timing $(TIMED)
+	$(GO) vet -tags long ./testenv/e2e
 	$(GO) tool staticcheck ./...
 	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install .ci/notice
 	GO=$(GO) ./.ci/notice --check
@@ -152,9 +153,10 @@ test-device: build ## the device server at length: 1 GB by each operation betwee
 	$(GO) test -count=1 -v -timeout 60m -run 'TestTwoHosts|TestAgentAgain|TestRandomMessages|TestSlowMemory' $(AS_ROOT) ./loader/device -args -device.bytes=1073741824 -device.messages=1000000
 
 .PHONY: test-long
-test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes at once; a million events of the card (root, 70 minutes)
+test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes at once; a million events of the card, two more tests with rxe (root, 75 minutes)
 	$(GO) test -count=1 -v -timeout 6h -run TestConnections $(AS_ROOT) ./testenv/experiments/agents -args \
 		-connections.loop=100000 -connections.once=400 -connections.processes=10 -connections.dials=100 -connections.deadline=1m
+	$(GO) test -tags long -count=1 -v -timeout 60m -run '^(TestCaptures|TestRxeJumbo)$$' $(AS_ROOT) ./testenv/e2e
 	$(GO) test -count=1 -v -timeout 30m -run '^TestCardVectors$$' $(AS_ROOT) ./bpf -args -card.streams=5000
 	$(GO) test -count=1 -v -timeout 30m -run '^TestRTL' ./hwoffload/vectors -args -rtl.streams=5000 -rtl.mutations=100
 	$(GO) test -count=1 -v -timeout 30m -run '^TestTasksFindMutations$$' ./hwoffload/rtl -args -rtl.mutations=100
