@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
@@ -91,7 +89,7 @@ type SoakResult struct {
 	Interrupted bool
 }
 
-// Soak runs a soak until its time is over, a period has a problem, or the context ends.
+// Soak runs a soak until its time is over, a period has a problem, or the context ends. With an error nothing has run.
 func Soak(ctx context.Context, c SoakConfig) (*SoakResult, error) {
 	s := &soak{SoakConfig: c, rand: rand.New(rand.NewPCG(c.Seed, 1)), credit: make([]bool, c.Hosts), spare: make([]bool, c.Hosts)}
 	if c.Hosts < 2 || c.Hosts > 8 {
@@ -109,14 +107,24 @@ func Soak(ctx context.Context, c SoakConfig) (*SoakResult, error) {
 	}
 	defer s.kernel.close()
 	err = s.inTopology(func() error { return s.periods(ctx) })
-	s.result.Problems = append(s.result.Problems, s.kernel.warnings()...) // of the way down
-	if left := s.leftOfTopology(); err == nil {
-		s.result.Problems = append(s.result.Problems, left...)
-	}
 	s.result.Interrupted = ctx.Err() != nil
-	s.result.Problems = append(s.result.Problems, judgeMemory(s.result.Periods)...)
+	s.conclude(err)
+	return &s.result, nil
+}
+
+// conclude adds the problems that show at the end of a soak, and writes the verdict. err is the error that has ended the
+// periods or their preparation, or that of the end of the topology.
+func (s *soak) conclude(err error) {
+	note := func(problems ...string) { s.result.Problems = append(s.result.Problems, problems...) }
+	if err != nil {
+		note(fmt.Sprintf("the soak has ended by an error: %v", err))
+	}
+	note(s.kernel.warnings()...) // of the way down
+	if err == nil {
+		note(s.leftOfTopology()...)
+	}
+	note(judgeMemory(s.result.Periods)...)
 	s.writeVerdict()
-	return &s.result, err
 }
 
 // inTopology makes the hosts with their agents, calls a function, and takes all of it down.
@@ -361,38 +369,4 @@ func (s *soak) allAtRest() (all []Census, err error) {
 		all = append(all, c)
 	}
 	return all, nil
-}
-
-// leftOfTopology returns what is left of the hosts after their end.
-func (s *soak) leftOfTopology() (left []string) {
-	if s.top == nil {
-		return nil
-	}
-	for _, h := range append(slices.Clone(s.top.Hosts()), s.top.Switch()) {
-		if _, err := os.Stat(h.NamespacePath()); err == nil {
-			left = append(left, "the network namespace "+h.NamespacePath()+" is left")
-		}
-	}
-	for _, h := range s.hosts {
-		if _, err := os.Stat(h.LoaderOptions().PinRoot); err == nil {
-			left = append(left, "the pins "+h.LoaderOptions().PinRoot+" are left")
-		}
-		if sockets, _ := filepath.Glob(h.LoaderOptions().RunDir + "/*.sock"); len(sockets) > 0 {
-			left = append(left, fmt.Sprintf("sockets are left: %v", sockets))
-		}
-	}
-	for i := range s.result.Periods {
-		for _, c := range s.result.Periods[i].Agents {
-			if s.ownAgent(c.PID) {
-				left = append(left, fmt.Sprintf("agent %d lives after detach", c.PID))
-			}
-		}
-	}
-	return left
-}
-
-// ownAgent reports whether a process is an agent of this soak.
-func (s *soak) ownAgent(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && strings.Contains(string(b), s.Dir) && unix.Kill(pid, 0) == nil
 }

@@ -231,3 +231,31 @@ func (c *Census) readFiles(dir string) error {
 	slices.Sort(c.Files)
 	return err
 }
+
+// leftOfTopology returns what is left of the hosts after their end.
+func (s *soak) leftOfTopology() (left []string) {
+	if s.top == nil {
+		return nil
+	}
+	for _, h := range append(slices.Clone(s.top.Hosts()), s.top.Switch()) {
+		if _, err := os.Stat(h.NamespacePath()); err == nil {
+			left = append(left, "the network namespace "+h.NamespacePath()+" is left")
+		}
+	}
+	for _, h := range s.hosts {
+		if _, err := os.Stat(h.LoaderOptions().PinRoot); err == nil {
+			left = append(left, "the pins "+h.LoaderOptions().PinRoot+" are left")
+		}
+		if sockets, _ := filepath.Glob(h.LoaderOptions().RunDir + "/*.sock"); len(sockets) > 0 {
+			left = append(left, fmt.Sprintf("sockets are left: %v", sockets))
+		}
+	}
+	for i := range s.result.Periods {
+		for _, c := range s.result.Periods[i].Agents {
+			if s.ownAgent(c.PID) {
+				left = append(left, fmt.Sprintf("agent %d lives after detach", c.PID))
+			}
+		}
+	}
+	return left
+}

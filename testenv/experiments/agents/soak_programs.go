@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -116,7 +114,7 @@ func (s *soak) of(kind string, host int) (list []*soakRun) {
 
 // kill ends a program with SIGKILL.
 func (s *soak) kill(p *soakRun) {
-	_ = unix.Kill(p.cmd.Process.Pid, unix.SIGKILL)
+	_ = p.cmd.Process.Kill() // does nothing if the process has ended, whose number may be that of another one now
 	<-p.exited
 	s.count(p, p.progress())
 }
@@ -126,11 +124,9 @@ func (s *soak) end(list []*soakRun) {
 	for _, p := range list {
 		_ = p.in.Close()
 	}
-	limit := time.After(soakPatience + visitLimit) // a visit is not interrupted
+	hung := stillRunning(list, soakPatience+visitLimit) // a visit is not interrupted
 	for _, p := range list {
-		select {
-		case <-p.exited:
-		case <-limit:
+		if slices.Contains(hung, p) {
 			s.problem("the %s has not ended: %+v", p, p.progress())
 			s.kill(p)
 			continue
@@ -144,6 +140,24 @@ func (s *soak) end(list []*soakRun) {
 			s.problem("the %s has at its end: %s", p, v.Left)
 		}
 	}
+}
+
+// stillRunning waits until programs have ended, for a time in all, and returns those that have not.
+func stillRunning(list []*soakRun, limit time.Duration) (hung []*soakRun) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for _, p := range list {
+		select {
+		case <-p.exited:
+		case <-ctx.Done():
+			select {
+			case <-p.exited:
+			default:
+				hung = append(hung, p)
+			}
+		}
+	}
+	return hung
 }
 
 // count adds what a program has done to the period, and forgets the program.
