@@ -66,7 +66,8 @@ type soak struct {
 	rand     *rand.Rand
 	programs []*soakRun
 	started  uint64 // programs, for their seeds
-	credit   []bool // hosts with pre-credit
+	credit   []bool // hosts whose pre-credit an event has turned on, until it is turned off
+	credited []bool // hosts whose pre-credit an event has turned on at some time
 	spare    []bool // hosts that have their second address now
 
 	period *SoakPeriod
@@ -91,10 +92,11 @@ type SoakResult struct {
 
 // Soak runs a soak until its time is over, a period has a problem, or the context ends. With an error nothing has run.
 func Soak(ctx context.Context, c SoakConfig) (*SoakResult, error) {
-	s := &soak{SoakConfig: c, rand: rand.New(rand.NewPCG(c.Seed, 1)), credit: make([]bool, c.Hosts), spare: make([]bool, c.Hosts)}
 	if c.Hosts < 2 || c.Hosts > 8 {
 		return nil, fmt.Errorf("%d hosts: a soak has 2 to 8", c.Hosts)
 	}
+	flags := func() []bool { return make([]bool, c.Hosts) }
+	s := &soak{SoakConfig: c, rand: rand.New(rand.NewPCG(c.Seed, 1)), credit: flags(), credited: flags(), spare: flags()}
 	var err error
 	if s.counter, err = newCounter(c.Binary); err != nil {
 		return nil, err
@@ -160,13 +162,19 @@ func (s *soak) inTopology(f func() error) (err error) {
 	if err := s.writeConfig(usualTarget); err != nil {
 		return err
 	}
-	hostsUp, detach, err := engines.Attach(s.top, s.Binary, s.Dir, "--config", s.configPath())
+	hostsUp, detach, err := engines.AttachEach(s.top, s.Binary, s.Dir, s.attachFlags)
 	s.hosts = hostsUp
 	undo = append(undo, detach, s.killPrograms)
 	if err != nil {
 		return err
 	}
 	return f()
+}
+
+// attachFlags are the flags of the first attach. The first host has pre-credit in all periods, because its agent is never
+// replaced, and those of the others have none at rest (endFaults).
+func (s *soak) attachFlags(host int) []string {
+	return []string{"--config", s.configPath(), fmt.Sprintf("--nic-precredit=%t", host == 0)}
 }
 
 // usualTarget is the target of the queueing delay while no event has changed it.

@@ -24,7 +24,6 @@ type Census struct {
 	Held
 	PID         int
 	Heap        int            // KiB that the latest garbage collection has found in use
-	Locked      int            // KiB, VmLck
 	Pinned      int            // KiB, VmPin
 	Mappings    int            // mappings of any kind
 	Named       map[string]int // mappings of memfds and of BPF maps, by name
@@ -48,7 +47,8 @@ func (c *Census) entries() (n int) {
 // which addresses were used lately. The limit is the number of addresses that there are.
 var perPeer = []string{"dest_table", "rate_limits", "arrival_limits", "arrival_counts", "tx_tokens", "hello_limit"}
 
-// more returns how a census has more than an earlier one: everything but memory, which has a judge of its own.
+// more returns how a census has more than an earlier one. Memory and the number of all mappings are not compared: they
+// change without a leak, and judgeMemory judges them over the periods.
 // goroutines is how many of these a process may have more, because the garbage collector starts them with time.
 func (c *Census) more(than *Census, goroutines, addresses int) (out []string) {
 	note := func(what string, now, before int) {
@@ -127,7 +127,7 @@ func (s *soak) census(h *engines.Host) (c Census, err error) {
 // number matches what differs between descriptors and mappings of a kind.
 var number = regexp.MustCompile(`[0-9]+`)
 
-// readProcess reads mappings, kinds of descriptors, namespaces, and locked and pinned memory.
+// readProcess reads mappings, kinds of descriptors, namespaces, and pinned memory.
 func (c *Census) readProcess() error {
 	proc := fmt.Sprintf("/proc/%d/", c.PID)
 	status, err := os.ReadFile(proc + "status")
@@ -135,7 +135,7 @@ func (c *Census) readProcess() error {
 		return err
 	}
 	for line := range strings.Lines(string(status)) {
-		for name, to := range map[string]*int{"VmLck:": &c.Locked, "VmPin:": &c.Pinned} {
+		for name, to := range map[string]*int{"VmPin:": &c.Pinned} {
 			if rest, ok := strings.CutPrefix(line, name); ok {
 				_, _ = fmt.Sscan(rest, to)
 			}

@@ -186,6 +186,7 @@ func (s *soak) detachAndAttach() error {
 // setCredit turns pre-credit of a host on or off.
 func (s *soak) setCredit(host int, on bool) error {
 	s.credit[host] = on
+	s.credited[host] = s.credited[host] || on
 	return s.replace(host, "attach", "--upgrade", fmt.Sprintf("--nic-precredit=%t", on))
 }
 

@@ -85,10 +85,11 @@ func (s *soak) writeWorst(host int) {
 	}
 	text := fmt.Sprintf("# worst at rest: h%d rss=%d heap=%d fds=%d goroutines=%d mappings=%d entries=%d",
 		host+1, worst.Anon, worst.Heap, worst.Descriptors, worst.Goroutines, worst.Mappings, entries)
-	if rss, heap, ok := memoryOf(s.result.Periods, host); ok {
-		text += fmt.Sprintf("; medians of first and last third: rss %d and %d (limit %d), heap %d and %d (limit %d)",
-			rss.first, rss.last, rss.limit, heap.first, heap.last, heap.limit)
-	} else {
+	all := memoryOf(s.result.Periods, host)
+	for _, g := range all {
+		text += fmt.Sprintf("; %s: medians of first and last third %d and %d (limit %d)", g.what, g.first, g.last, g.limit)
+	}
+	if len(all) == 0 {
 		text += fmt.Sprintf("; memory is judged from %d periods on", warmUp+enough)
 	}
 	s.Line(text)
