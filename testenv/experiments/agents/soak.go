@@ -24,13 +24,14 @@ import (
 
 // The files soak*.go run agents for hours while programs come and go, packets are lost, links go down, and agents are
 // replaced. The time is divided into periods. A period has random events first, then a time without faults in which every
-// program must make progress, then a rest without programs. At rest the agents must have no more than at the rest of
+// program must make progress and each kind of traffic must succeed, then a rest without programs. At rest the agents must have no more than at the rest of
 // the first period. Nothing that is judged depends on the speed of the machine.
 //
 //	soak.go           the periods
 //	soak_events.go    what happens in a period
 //	soak_programs.go  starting and ending programs
 //	soak_program.go, soak_server.go, soak_client.go   what the programs do
+//	soak_traffic.go  the kinds of traffic
 //	soak_census.go, soak_heap.go   what an agent has
 //	soak_faults.go    counters that stay zero, the kernel log
 //	soak_judge.go     memory over the periods
@@ -70,8 +71,9 @@ type soak struct {
 	credited []bool // hosts whose pre-credit an event has turned on at some time
 	spare    []bool // hosts that have their second address now
 
-	period *SoakPeriod
-	result SoakResult
+	period     *SoakPeriod
+	quietSince int64 // from when on no visit of this period may fail, by monotonic; 0 while faults are explained
+	result     SoakResult
 }
 
 // SoakPeriod is what a period has shown.
@@ -204,7 +206,7 @@ func (s *soak) periods(ctx context.Context) error {
 	s.writeHeader()
 	begin := time.Now()
 	for n := 1; ; n++ {
-		s.period = &SoakPeriod{Number: n, Events: map[string]int{}}
+		s.period, s.quietSince = &SoakPeriod{Number: n, Events: map[string]int{}}, 0
 		err := s.onePeriod(ctx)
 		s.period.Elapsed = time.Since(begin)
 		s.result.Periods = append(s.result.Periods, *s.period)

@@ -6,11 +6,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -174,11 +176,17 @@ func (s *soak) count(p *soakRun, v SoakProgress) {
 		d.Operations += v.Operations
 		d.Bytes += v.Bytes
 		d.Failures += v.Failures
-		if d.Kinds == nil {
-			d.Kinds = map[string]uint64{}
+		if d.Causes == nil {
+			d.Causes = map[string]uint64{}
 		}
-		for kind, n := range v.Kinds {
-			d.Kinds[kind] += n
+		for cause, n := range v.Causes {
+			d.Causes[cause] += n
+		}
+	}
+	d.addTraffic(v.Traffic)
+	if s.quietSince > 0 {
+		for _, f := range failedTraffic(s.quietSince, v) {
+			s.problem("the %s has failed without a fault in the network: %s", p, f)
 		}
 	}
 	s.programs = slices.DeleteFunc(s.programs, func(q *soakRun) bool { return q == p })
@@ -199,32 +207,66 @@ func (s *soak) killPrograms() error {
 	return nil
 }
 
-// checkProgress waits until every client has made further visits and every server has accepted further connections,
-// without a fault in the network.
+// checkProgress waits until every program has made progress with each kind of traffic, in a network without faults. From
+// then on no visit may fail: all servers have opened their devices again, and every host reaches all of them.
 func (s *soak) checkProgress(ctx context.Context) {
-	const visits = 3
-	before := map[*soakRun]SoakProgress{}
-	for _, p := range s.programs {
-		before[p] = p.progress()
-	}
-	for _, p := range s.programs {
-		err := s.until(func() error {
-			select {
-			case <-p.exited:
-				return nil // the end of the period judges it
-			default:
+	for range 2 { // the second time are visits whose failure is judged
+		since := monotonic()
+		before := map[*soakRun]SoakProgress{}
+		for _, p := range s.programs {
+			before[p] = p.progress()
+		}
+		var missing []string
+		_ = s.until(func() error {
+			if missing = s.missingProgress(since, before); len(missing) > 0 && ctx.Err() == nil {
+				return errNoProgress
 			}
-			now, b := p.progress(), before[p]
-			done := p.kind == soakHostile || p.kind == soakClient && now.Visits >= b.Visits+visits || p.kind == soakServer && now.Connections > b.Connections
-			if done || ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("now %+v, before %+v", now, b)
+			return nil
 		})
-		if err != nil {
-			s.problem("the %s makes no progress without faults: %v", p, err)
+		if ctx.Err() != nil {
+			return
+		}
+		for _, m := range missing {
+			s.problem("without faults: %s", m)
+		}
+		if len(missing) > 0 {
+			return // what fails is known
+		}
+		if s.quietSince == 0 {
+			s.quietSince = monotonic()
 		}
 	}
+}
+
+var errNoProgress = errors.New("no progress")
+
+// missingProgress returns what programs have not done since a time, when they had this progress.
+func (s *soak) missingProgress(since int64, before map[*soakRun]SoakProgress) (missing []string) {
+	const visits = 3
+	for _, p := range s.programs {
+		now, b := p.progress(), before[p]
+		switch {
+		case p.kind == soakClient && now.Visits < b.Visits+visits:
+			missing = append(missing, fmt.Sprintf("the %s has made %d visits, and %d before", p, now.Visits, b.Visits))
+		case p.kind == soakServer && now.Connections <= b.Connections:
+			missing = append(missing, fmt.Sprintf("the %s has accepted %d connections, and no more since", p, b.Connections))
+		}
+	}
+	if s.quietSince > 0 {
+		return missing // each kind of traffic was there
+	}
+	for host := range s.hosts {
+		for _, kind := range []string{soakClient, soakServer} {
+			var all []SoakProgress
+			for _, p := range s.of(kind, host) {
+				all = append(all, p.progress())
+			}
+			if list := missingTraffic(kind, s.Hosts, since, all); len(list) > 0 {
+				missing = append(missing, fmt.Sprintf("no %s of host %d has succeeded with %s", kind, host+1, strings.Join(list, ", ")))
+			}
+		}
+	}
+	return missing
 }
 
 // spareAddressPrefix is the second address of a host with its prefix, as `ip addr` takes it.
