@@ -24,8 +24,8 @@ import (
 
 // The files soak*.go run agents for hours while programs come and go, packets are lost, links go down, and agents are
 // replaced. The time is divided into periods. A period has random events first, then a time without faults in which every
-// program must make progress and each kind of traffic must succeed, then a rest without programs. At rest the agents must have no more than at the rest of
-// the first period. Nothing that is judged depends on the speed of the machine.
+// program must make progress and each kind of traffic must succeed, then a rest without programs. At rest the agents must
+// have no more than at the rest of the first period. Nothing that is judged depends on the speed of the machine.
 //
 //	soak.go           the periods
 //	soak_events.go    what happens in a period

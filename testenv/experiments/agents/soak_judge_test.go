@@ -64,7 +64,10 @@ func TestSoakJudgesMappings(t *testing.T) {
 		want     []string
 	}{
 		{"a few more", func(i int) int { return 46 + i/4 }, nil},
-		{"grows", func(i int) int { return 46 + i }, []string{"host 1: the agent had 51 and has 71 mappings, limit 63 (medians of the first and last third)"}},
+		{
+			"grows", func(i int) int { return 46 + i },
+			[]string{"host 1: the agent had 51 and has 71 mappings, limit 63 (medians of the first and last third)"},
+		},
 	} {
 		periods := soakSeries(func(int) int { return 40_000 }, func(int) int { return 5000 }, 30)
 		for i := range periods {

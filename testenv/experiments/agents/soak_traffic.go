@@ -83,8 +83,8 @@ func allVisits(hosts int) (all []soakVisit) {
 	return all
 }
 
-// deck returns the kinds of visits of a client in random order, and all of them before one comes again. One visit for each
-// host is to its second address.
+// deck returns the kinds of visits of a client in random order, and all of them before one comes again. One more visit is
+// to the second address of a host.
 type deck struct {
 	mu    sync.Mutex
 	rand  *rand.Rand
@@ -97,9 +97,7 @@ func (d *deck) draw() soakVisit {
 	defer d.mu.Unlock()
 	if len(d.left) == 0 {
 		d.left = allVisits(d.hosts)
-		for host := range d.hosts {
-			d.left = append(d.left, soakVisit{transport: d.rand.IntN(transports), host: host, spare: true})
-		}
+		d.left = append(d.left, soakVisit{transport: d.rand.IntN(transports), host: d.rand.IntN(d.hosts), spare: true})
 		d.rand.Shuffle(len(d.left), func(i, j int) { d.left[i], d.left[j] = d.left[j], d.left[i] })
 	}
 	v := d.left[len(d.left)-1]

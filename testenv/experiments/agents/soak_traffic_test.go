@@ -5,8 +5,12 @@ package agents
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"slices"
 	"testing"
+
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
 // A client makes all kinds of visits to all hosts before it makes one of them again.
@@ -15,7 +19,7 @@ func TestSoakDeck(t *testing.T) {
 	d := &deck{rand: rand.New(rand.NewPCG(1, 1)), hosts: hosts}
 	for round := range 3 {
 		seen := map[string]int{}
-		for range transports*2*hosts + hosts {
+		for range transports*2*hosts + 1 {
 			seen[d.draw().String()]++
 		}
 		for _, v := range allVisits(hosts) {
@@ -90,5 +94,24 @@ func TestSoakJudgesTraffic(t *testing.T) {
 	server.recordTraffic(datagramsReceived(true), since+1, nil)
 	if got := missingTraffic(soakServer, hosts, since, []SoakProgress{server}); !slices.Equal(got, []string{"UD messages received over IPv4"}) {
 		t.Errorf("server: missing %q", got)
+	}
+}
+
+// A visit that began without faults and has failed is a problem of the period, also if the program ends well.
+func TestSoakJudgesQuietFailures(t *testing.T) {
+	for _, c := range []struct {
+		quietSince, began int64
+		problems          int
+	}{{0, 101, 0}, {100, 100, 0}, {100, 101, 1}} {
+		s := &soak{SoakConfig: SoakConfig{Line: func(string) {}}, period: &SoakPeriod{}, quietSince: c.quietSince}
+		var done SoakProgress
+		done.recordTraffic(allVisits(1)[0].String(), c.began, errors.New("refused"))
+		s.count(&soakRun{kind: soakClient, cmd: &topo.Cmd{Cmd: &exec.Cmd{Process: &os.Process{Pid: 1}}}}, done)
+		if len(s.result.Problems) != c.problems {
+			t.Errorf("%+v: problems %q", c, s.result.Problems)
+		}
+		if d := s.period.Done.Traffic["RC over IPv4"]; d.Failed != 1 {
+			t.Errorf("%+v: the period has %+v", c, s.period.Done.Traffic)
+		}
 	}
 }
