@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
@@ -26,13 +24,14 @@ import (
 
 // The files soak*.go run agents for hours while programs come and go, packets are lost, links go down, and agents are
 // replaced. The time is divided into periods. A period has random events first, then a time without faults in which every
-// program must make progress, then a rest without programs. At rest the agents must have no more than at the rest of
-// the first period. Nothing that is judged depends on the speed of the machine.
+// program must make progress and each kind of traffic must succeed, then a rest without programs. At rest the agents must
+// have no more than at the rest of the first period. Nothing that is judged depends on the speed of the machine.
 //
 //	soak.go           the periods
 //	soak_events.go    what happens in a period
 //	soak_programs.go  starting and ending programs
 //	soak_program.go, soak_server.go, soak_client.go   what the programs do
+//	soak_traffic.go  the kinds of traffic
 //	soak_census.go, soak_heap.go   what an agent has
 //	soak_faults.go    counters that stay zero, the kernel log
 //	soak_judge.go     memory over the periods
@@ -68,11 +67,13 @@ type soak struct {
 	rand     *rand.Rand
 	programs []*soakRun
 	started  uint64 // programs, for their seeds
-	credit   []bool // hosts with pre-credit
+	credit   []bool // hosts whose pre-credit an event has turned on, until it is turned off
+	credited []bool // hosts whose pre-credit an event has turned on at some time
 	spare    []bool // hosts that have their second address now
 
-	period *SoakPeriod
-	result SoakResult
+	period     *SoakPeriod
+	quietSince int64 // from when on no visit of this period may fail, by monotonic; 0 while faults are explained
+	result     SoakResult
 }
 
 // SoakPeriod is what a period has shown.
@@ -91,12 +92,13 @@ type SoakResult struct {
 	Interrupted bool
 }
 
-// Soak runs a soak until its time is over, a period has a problem, or the context ends.
+// Soak runs a soak until its time is over, a period has a problem, or the context ends. With an error nothing has run.
 func Soak(ctx context.Context, c SoakConfig) (*SoakResult, error) {
-	s := &soak{SoakConfig: c, rand: rand.New(rand.NewPCG(c.Seed, 1)), credit: make([]bool, c.Hosts), spare: make([]bool, c.Hosts)}
 	if c.Hosts < 2 || c.Hosts > 8 {
 		return nil, fmt.Errorf("%d hosts: a soak has 2 to 8", c.Hosts)
 	}
+	flags := func() []bool { return make([]bool, c.Hosts) }
+	s := &soak{SoakConfig: c, rand: rand.New(rand.NewPCG(c.Seed, 1)), credit: flags(), credited: flags(), spare: flags()}
 	var err error
 	if s.counter, err = newCounter(c.Binary); err != nil {
 		return nil, err
@@ -109,14 +111,24 @@ func Soak(ctx context.Context, c SoakConfig) (*SoakResult, error) {
 	}
 	defer s.kernel.close()
 	err = s.inTopology(func() error { return s.periods(ctx) })
-	s.result.Problems = append(s.result.Problems, s.kernel.warnings()...) // of the way down
-	if left := s.leftOfTopology(); err == nil {
-		s.result.Problems = append(s.result.Problems, left...)
-	}
 	s.result.Interrupted = ctx.Err() != nil
-	s.result.Problems = append(s.result.Problems, judgeMemory(s.result.Periods)...)
+	s.conclude(err)
+	return &s.result, nil
+}
+
+// conclude adds the problems that show at the end of a soak, and writes the verdict. err is the error that has ended the
+// periods or their preparation, or that of the end of the topology.
+func (s *soak) conclude(err error) {
+	note := func(problems ...string) { s.result.Problems = append(s.result.Problems, problems...) }
+	if err != nil {
+		note(fmt.Sprintf("the soak has ended by an error: %v", err))
+	}
+	note(s.kernel.warnings()...) // of the way down
+	if err == nil {
+		note(s.leftOfTopology()...)
+	}
+	note(judgeMemory(s.result.Periods)...)
 	s.writeVerdict()
-	return &s.result, err
 }
 
 // inTopology makes the hosts with their agents, calls a function, and takes all of it down.
@@ -152,13 +164,19 @@ func (s *soak) inTopology(f func() error) (err error) {
 	if err := s.writeConfig(usualTarget); err != nil {
 		return err
 	}
-	hostsUp, detach, err := engines.Attach(s.top, s.Binary, s.Dir, "--config", s.configPath())
+	hostsUp, detach, err := engines.AttachEach(s.top, s.Binary, s.Dir, s.attachFlags)
 	s.hosts = hostsUp
 	undo = append(undo, detach, s.killPrograms)
 	if err != nil {
 		return err
 	}
 	return f()
+}
+
+// attachFlags are the flags of the first attach. The first host has pre-credit in all periods, because its agent is never
+// replaced, and those of the others have none at rest (endFaults).
+func (s *soak) attachFlags(host int) []string {
+	return []string{"--config", s.configPath(), fmt.Sprintf("--nic-precredit=%t", host == 0)}
 }
 
 // usualTarget is the target of the queueing delay while no event has changed it.
@@ -188,7 +206,7 @@ func (s *soak) periods(ctx context.Context) error {
 	s.writeHeader()
 	begin := time.Now()
 	for n := 1; ; n++ {
-		s.period = &SoakPeriod{Number: n, Events: map[string]int{}}
+		s.period, s.quietSince = &SoakPeriod{Number: n, Events: map[string]int{}}, 0
 		err := s.onePeriod(ctx)
 		s.period.Elapsed = time.Since(begin)
 		s.result.Periods = append(s.result.Periods, *s.period)
@@ -361,38 +379,4 @@ func (s *soak) allAtRest() (all []Census, err error) {
 		all = append(all, c)
 	}
 	return all, nil
-}
-
-// leftOfTopology returns what is left of the hosts after their end.
-func (s *soak) leftOfTopology() (left []string) {
-	if s.top == nil {
-		return nil
-	}
-	for _, h := range append(slices.Clone(s.top.Hosts()), s.top.Switch()) {
-		if _, err := os.Stat(h.NamespacePath()); err == nil {
-			left = append(left, "the network namespace "+h.NamespacePath()+" is left")
-		}
-	}
-	for _, h := range s.hosts {
-		if _, err := os.Stat(h.LoaderOptions().PinRoot); err == nil {
-			left = append(left, "the pins "+h.LoaderOptions().PinRoot+" are left")
-		}
-		if sockets, _ := filepath.Glob(h.LoaderOptions().RunDir + "/*.sock"); len(sockets) > 0 {
-			left = append(left, fmt.Sprintf("sockets are left: %v", sockets))
-		}
-	}
-	for i := range s.result.Periods {
-		for _, c := range s.result.Periods[i].Agents {
-			if s.ownAgent(c.PID) {
-				left = append(left, fmt.Sprintf("agent %d lives after detach", c.PID))
-			}
-		}
-	}
-	return left
-}
-
-// ownAgent reports whether a process is an agent of this soak.
-func (s *soak) ownAgent(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && strings.Contains(string(b), s.Dir) && unix.Kill(pid, 0) == nil
 }

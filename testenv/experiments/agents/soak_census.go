@@ -24,7 +24,6 @@ type Census struct {
 	Held
 	PID         int
 	Heap        int            // KiB that the latest garbage collection has found in use
-	Locked      int            // KiB, VmLck
 	Pinned      int            // KiB, VmPin
 	Mappings    int            // mappings of any kind
 	Named       map[string]int // mappings of memfds and of BPF maps, by name
@@ -48,7 +47,8 @@ func (c *Census) entries() (n int) {
 // which addresses were used lately. The limit is the number of addresses that there are.
 var perPeer = []string{"dest_table", "rate_limits", "arrival_limits", "arrival_counts", "tx_tokens", "hello_limit"}
 
-// more returns how a census has more than an earlier one: everything but memory, which has a judge of its own.
+// more returns how a census has more than an earlier one. Memory and the number of all mappings are not compared: they
+// change without a leak, and judgeMemory judges them over the periods.
 // goroutines is how many of these a process may have more, because the garbage collector starts them with time.
 func (c *Census) more(than *Census, goroutines, addresses int) (out []string) {
 	note := func(what string, now, before int) {
@@ -127,7 +127,7 @@ func (s *soak) census(h *engines.Host) (c Census, err error) {
 // number matches what differs between descriptors and mappings of a kind.
 var number = regexp.MustCompile(`[0-9]+`)
 
-// readProcess reads mappings, kinds of descriptors, namespaces, and locked and pinned memory.
+// readProcess reads mappings, kinds of descriptors, namespaces, and pinned memory.
 func (c *Census) readProcess() error {
 	proc := fmt.Sprintf("/proc/%d/", c.PID)
 	status, err := os.ReadFile(proc + "status")
@@ -135,7 +135,7 @@ func (c *Census) readProcess() error {
 		return err
 	}
 	for line := range strings.Lines(string(status)) {
-		for name, to := range map[string]*int{"VmLck:": &c.Locked, "VmPin:": &c.Pinned} {
+		for name, to := range map[string]*int{"VmPin:": &c.Pinned} {
 			if rest, ok := strings.CutPrefix(line, name); ok {
 				_, _ = fmt.Sscan(rest, to)
 			}
@@ -230,4 +230,32 @@ func (c *Census) readFiles(dir string) error {
 	})
 	slices.Sort(c.Files)
 	return err
+}
+
+// leftOfTopology returns what is left of the hosts after their end.
+func (s *soak) leftOfTopology() (left []string) {
+	if s.top == nil {
+		return nil
+	}
+	for _, h := range append(slices.Clone(s.top.Hosts()), s.top.Switch()) {
+		if _, err := os.Stat(h.NamespacePath()); err == nil {
+			left = append(left, "the network namespace "+h.NamespacePath()+" is left")
+		}
+	}
+	for _, h := range s.hosts {
+		if _, err := os.Stat(h.LoaderOptions().PinRoot); err == nil {
+			left = append(left, "the pins "+h.LoaderOptions().PinRoot+" are left")
+		}
+		if sockets, _ := filepath.Glob(h.LoaderOptions().RunDir + "/*.sock"); len(sockets) > 0 {
+			left = append(left, fmt.Sprintf("sockets are left: %v", sockets))
+		}
+	}
+	for i := range s.result.Periods {
+		for _, c := range s.result.Periods[i].Agents {
+			if s.ownAgent(c.PID) {
+				left = append(left, fmt.Sprintf("agent %d lives after detach", c.PID))
+			}
+		}
+	}
+	return left
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
@@ -30,18 +29,16 @@ func (p *soakProgram) visit(ctx context.Context, dev verbs.Device) {
 	var all sync.WaitGroup
 	lost, lose := context.WithCancel(ctx)
 	defer lose()
+	kinds := &deck{rand: rand.New(rand.NewPCG(p.Seed, visitors)), hosts: len(p.Spare)}
 	for i := range uint64(visitors) {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(p.Seed, i))
 			for lost.Err() == nil {
-				err := p.visitOne(dev, r)
-				switch {
-				case err == nil:
-					p.add(func(d *SoakProgress) { d.Visits++ })
-				case errors.Is(err, verbs.ErrGone):
+				v, began := kinds.draw(), monotonic()
+				err := p.visitOne(dev, r, v)
+				if !p.visitEnded(v, began, err) {
 					lose()
-				default:
-					p.fail(err)
+				} else if err != nil {
 					pause(lost, 50*time.Millisecond)
 				}
 			}
@@ -50,21 +47,18 @@ func (p *soakProgram) visit(ctx context.Context, dev verbs.Device) {
 	all.Wait()
 }
 
-// visitOne makes one visit of a random kind to a random server. The end of the program does not interrupt it.
-func (p *soakProgram) visitOne(dev verbs.Device, r *rand.Rand) error {
+// visitOne makes one visit. The end of the program does not interrupt it.
+func (p *soakProgram) visitOne(dev verbs.Device, r *rand.Rand, v soakVisit) error {
 	ctx, cancel := context.WithTimeout(context.Background(), visitLimit)
 	defer cancel()
-	peer := p.Peers[r.IntN(len(p.Peers))]
-	if r.IntN(16) == 0 {
-		peer = p.Spare[r.IntN(len(p.Spare))]
-	}
+	peer := p.peer(v)
 	at := func(port uint16) string { return netip.AddrPortFrom(peer, port).String() }
-	switch r.IntN(6) {
-	case 0:
+	switch v.transport {
+	case datagramVisit:
 		return p.sendDatagrams(ctx, dev, r, peer)
-	case 1:
+	case disorderedVisit:
 		return p.disorder(ctx, dev, r, at(disorderedPort))
-	case 2:
+	case sealedVisit:
 		return p.talk(ctx, dev, r, at(sealedPort), soakEncryption(false))
 	}
 	return p.talk(ctx, dev, r, at(plainPort))
@@ -202,7 +196,11 @@ func (p *soakProgram) sendDatagrams(ctx context.Context, dev verbs.Device, r *ra
 	}
 	defer func() { _ = ah.Destroy() }()
 	for range 1 + r.IntN(30) {
-		m := randomBytes(r, 4+r.IntN(datagramMax))
+		m := randomBytes(r, datagramMin+r.IntN(datagramMax))
+		m[4] = 4
+		if peer.Is6() {
+			m[4] = 6
+		}
 		binary.LittleEndian.PutUint32(m, crc32.Checksum(m[4:], castagnoli))
 		copy(e.memory, m)
 		err := e.do(ctx, verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{e.sge(0, len(m))}, AH: ah, RemoteQPN: to.QPN, RemoteQKey: to.QKey})

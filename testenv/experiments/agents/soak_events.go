@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -155,14 +157,7 @@ func (s *soak) killAgent() error {
 	if err := s.checkFaultsOf(host); err != nil {
 		return err
 	}
-	st, err := loader.ReadState(s.hosts[host].LoaderOptions().RunDir, topo.IfName)
-	if err != nil {
-		return err
-	}
-	if !s.ownAgent(st.AgentPID) {
-		return fmt.Errorf("host %d: process %d is not its agent\n%s", host+1, st.AgentPID, tail(s.hosts[host].Log(), 20))
-	}
-	if err := unix.Kill(st.AgentPID, unix.SIGKILL); err != nil {
+	if err := s.signalAgent(host, unix.SIGKILL); err != nil {
 		return err
 	}
 	time.Sleep(time.Duration(s.rand.Int64N(int64(time.Second))))
@@ -175,11 +170,7 @@ func (s *soak) reloadAgent() error {
 	if err := errors.Join(s.checkFaultsOf(host), s.writeConfig(s.anyTarget())); err != nil {
 		return err
 	}
-	st, err := loader.ReadState(s.hosts[host].LoaderOptions().RunDir, topo.IfName)
-	if err != nil {
-		return err
-	}
-	return unix.Kill(st.AgentPID, unix.SIGHUP)
+	return s.signalAgent(host, unix.SIGHUP)
 }
 
 func (s *soak) detachAndAttach() error {
@@ -195,6 +186,7 @@ func (s *soak) detachAndAttach() error {
 // setCredit turns pre-credit of a host on or off.
 func (s *soak) setCredit(host int, on bool) error {
 	s.credit[host] = on
+	s.credited[host] = s.credited[host] || on
 	return s.replace(host, "attach", "--upgrade", fmt.Sprintf("--nic-precredit=%t", on))
 }
 
@@ -247,4 +239,30 @@ func (s *soak) endFaults() error {
 		}
 	}
 	return nil
+}
+
+// signalAgent sends a signal to the agent of a host.
+func (s *soak) signalAgent(host int, sig unix.Signal) error {
+	st, err := loader.ReadState(s.hosts[host].LoaderOptions().RunDir, topo.IfName)
+	if err == nil {
+		err = s.signalOwn(st.AgentPID, sig)
+	}
+	if err != nil {
+		err = fmt.Errorf("host %d: %w\n%s", host+1, err, tail(s.hosts[host].Log(), 20))
+	}
+	return err
+}
+
+// signalOwn sends a signal to a process that must be an agent of this soak. Number 0 would be all processes of the group.
+func (s *soak) signalOwn(pid int, sig unix.Signal) error {
+	if !s.ownAgent(pid) {
+		return fmt.Errorf("process %d is not an agent of this soak", pid)
+	}
+	return unix.Kill(pid, sig)
+}
+
+// ownAgent reports whether a process is an agent of this soak.
+func (s *soak) ownAgent(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return pid > 0 && err == nil && strings.Contains(string(b), s.Dir) && unix.Kill(pid, 0) == nil
 }

@@ -20,6 +20,14 @@ func soakSeries(rss, heap func(period int) int, n int) (periods []SoakPeriod) {
 func TestSoakJudgesMemory(t *testing.T) {
 	swings := func(i int) int { return 40_000 + i%3*1500 }
 	grows := func(step int) func(int) int { return func(i int) int { return 5000 + i*step } }
+	once := func(of func(int) int, outlier int) func(int) int { // one period of the first third differs
+		return func(i int) int {
+			if i == 5 {
+				return outlier
+			}
+			return of(i)
+		}
+	}
 	for _, c := range []struct {
 		name      string
 		rss, heap func(int) int
@@ -34,11 +42,38 @@ func TestSoakJudgesMemory(t *testing.T) {
 		},
 		{"resident memory grows", func(i int) int { return 40_000 + i*500 }, grows(0), 30, "resident memory"},
 		{"heap grows", swings, grows(60), 30, "heap"},
+		{"one of 80 periods", once(swings, 90_000), once(grows(0), 20_000), 80, ""},
+		{"heap grows after one large period", swings, once(grows(60), 20_000), 80, "KiB of heap"},
+		{"heap grows after one small period", swings, once(grows(60), 100), 80, "KiB of heap"},
+		{"resident memory grows after one large period", once(func(i int) int { return 40_000 + i*500 }, 90_000), grows(0), 80, "resident memory"},
 		{"too few periods", grows(10_000), grows(10_000), warmUp + enough - 1, ""},
 		{"as few as are judged", grows(10_000), grows(10_000), warmUp + enough, "heap"},
 	} {
 		got := strings.Join(judgeMemory(soakSeries(c.rss, c.heap, c.periods)), "\n")
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// The number of mappings may change by a few, and not grow.
+func TestSoakJudgesMappings(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		mappings func(period int) int
+		want     []string
+	}{
+		{"a few more", func(i int) int { return 46 + i/4 }, nil},
+		{
+			"grows", func(i int) int { return 46 + i },
+			[]string{"host 1: the agent had 51 and has 71 mappings, limit 63 (medians of the first and last third)"},
+		},
+	} {
+		periods := soakSeries(func(int) int { return 40_000 }, func(int) int { return 5000 }, 30)
+		for i := range periods {
+			periods[i].Agents[0].Mappings = c.mappings(i)
+		}
+		if got := judgeMemory(periods); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

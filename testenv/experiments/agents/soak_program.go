@@ -46,8 +46,8 @@ type soakTask struct {
 	Kind   string
 	RunDir string
 	Seed   uint64
-	Peers  []netip.Addr // the servers that a client connects to
-	Spare  []netip.Addr // further addresses of these hosts, which exist at times only
+	Peers  []netip.Addr // IPv4 and IPv6 address of each host, to whose servers a client connects
+	Spare  []netip.Addr // second address of each host, which exists at times only
 }
 
 // SoakProgress is what a program of a soak has done since it started. A program prints it once a second and at its end.
@@ -58,8 +58,11 @@ type SoakProgress struct {
 	Bytes       uint64            // payload of these
 	Datagrams   uint64            // UD messages received and compared
 	Failures    uint64            // visits that a fault has ended: lost devices, peers that do not answer
-	Kinds       map[string]uint64 // failures by their text without numbers
+	Causes      map[string]uint64 // failures by their text without numbers
 	Opened      uint64            // devices that were opened
+
+	// Visits by kind and host, and UD messages received by the version of IP. For a period without hosts and times.
+	Traffic map[string]SoakTraffic
 
 	Wrong string // wrong data, or another error that no fault explains: the soak has failed
 	Left  string // descriptors and goroutines that the program still has after the last Close
@@ -96,17 +99,17 @@ var addresses = regexp.MustCompile(`\[?[0-9a-f]*(:[0-9a-f]*){2,}\]?|[0-9]+(\.[0-
 // fail counts the failure of a visit or of a connection. Errors of faults are expected.
 func (p *soakProgram) fail(err error) {
 	const longest = 150
-	kind := addresses.ReplaceAllString(strings.ReplaceAll(err.Error(), "\n", "; "), "N")
-	kind = kind[:min(len(kind), longest)]
+	cause := addresses.ReplaceAllString(strings.ReplaceAll(err.Error(), "\n", "; "), "N")
+	cause = cause[:min(len(cause), longest)]
 	p.add(func(d *SoakProgress) {
 		if errors.Is(err, errWrong) || errors.Is(err, context.DeadlineExceeded) {
 			d.Wrong = err.Error()
 		}
 		d.Failures++
-		if d.Kinds == nil {
-			d.Kinds = map[string]uint64{}
+		if d.Causes == nil {
+			d.Causes = map[string]uint64{}
 		}
-		d.Kinds[kind]++
+		d.Causes[cause]++
 	})
 }
 

@@ -6,16 +6,16 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -116,7 +116,7 @@ func (s *soak) of(kind string, host int) (list []*soakRun) {
 
 // kill ends a program with SIGKILL.
 func (s *soak) kill(p *soakRun) {
-	_ = unix.Kill(p.cmd.Process.Pid, unix.SIGKILL)
+	_ = p.cmd.Process.Kill() // does nothing if the process has ended, whose number may be that of another one now
 	<-p.exited
 	s.count(p, p.progress())
 }
@@ -126,11 +126,9 @@ func (s *soak) end(list []*soakRun) {
 	for _, p := range list {
 		_ = p.in.Close()
 	}
-	limit := time.After(soakPatience + visitLimit) // a visit is not interrupted
+	hung := stillRunning(list, soakPatience+visitLimit) // a visit is not interrupted
 	for _, p := range list {
-		select {
-		case <-p.exited:
-		case <-limit:
+		if slices.Contains(hung, p) {
 			s.problem("the %s has not ended: %+v", p, p.progress())
 			s.kill(p)
 			continue
@@ -144,6 +142,24 @@ func (s *soak) end(list []*soakRun) {
 			s.problem("the %s has at its end: %s", p, v.Left)
 		}
 	}
+}
+
+// stillRunning waits until programs have ended, for a time in all, and returns those that have not.
+func stillRunning(list []*soakRun, limit time.Duration) (hung []*soakRun) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for _, p := range list {
+		select {
+		case <-p.exited:
+		case <-ctx.Done():
+			select {
+			case <-p.exited:
+			default:
+				hung = append(hung, p)
+			}
+		}
+	}
+	return hung
 }
 
 // count adds what a program has done to the period, and forgets the program.
@@ -160,11 +176,17 @@ func (s *soak) count(p *soakRun, v SoakProgress) {
 		d.Operations += v.Operations
 		d.Bytes += v.Bytes
 		d.Failures += v.Failures
-		if d.Kinds == nil {
-			d.Kinds = map[string]uint64{}
+		if d.Causes == nil {
+			d.Causes = map[string]uint64{}
 		}
-		for kind, n := range v.Kinds {
-			d.Kinds[kind] += n
+		for cause, n := range v.Causes {
+			d.Causes[cause] += n
+		}
+	}
+	d.addTraffic(v.Traffic)
+	if s.quietSince > 0 {
+		for _, f := range failedTraffic(s.quietSince, v) {
+			s.problem("the %s has failed without a fault in the network: %s", p, f)
 		}
 	}
 	s.programs = slices.DeleteFunc(s.programs, func(q *soakRun) bool { return q == p })
@@ -185,32 +207,66 @@ func (s *soak) killPrograms() error {
 	return nil
 }
 
-// checkProgress waits until every client has made further visits and every server has accepted further connections,
-// without a fault in the network.
+// checkProgress waits until every program has made progress with each kind of traffic, in a network without faults. From
+// then on no visit may fail: all servers have opened their devices again, and every host reaches all of them.
 func (s *soak) checkProgress(ctx context.Context) {
-	const visits = 3
-	before := map[*soakRun]SoakProgress{}
-	for _, p := range s.programs {
-		before[p] = p.progress()
-	}
-	for _, p := range s.programs {
-		err := s.until(func() error {
-			select {
-			case <-p.exited:
-				return nil // the end of the period judges it
-			default:
+	for range 2 { // the second time are visits whose failure is judged
+		since := monotonic()
+		before := map[*soakRun]SoakProgress{}
+		for _, p := range s.programs {
+			before[p] = p.progress()
+		}
+		var missing []string
+		_ = s.until(func() error {
+			if missing = s.missingProgress(since, before); len(missing) > 0 && ctx.Err() == nil {
+				return errNoProgress
 			}
-			now, b := p.progress(), before[p]
-			done := p.kind == soakHostile || p.kind == soakClient && now.Visits >= b.Visits+visits || p.kind == soakServer && now.Connections > b.Connections
-			if done || ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("now %+v, before %+v", now, b)
+			return nil
 		})
-		if err != nil {
-			s.problem("the %s makes no progress without faults: %v", p, err)
+		if ctx.Err() != nil {
+			return
+		}
+		for _, m := range missing {
+			s.problem("without faults: %s", m)
+		}
+		if len(missing) > 0 {
+			return // what fails is known
+		}
+		if s.quietSince == 0 {
+			s.quietSince = monotonic()
 		}
 	}
+}
+
+var errNoProgress = errors.New("no progress")
+
+// missingProgress returns what programs have not done since a time, when they had this progress.
+func (s *soak) missingProgress(since int64, before map[*soakRun]SoakProgress) (missing []string) {
+	const visits = 3
+	for _, p := range s.programs {
+		now, b := p.progress(), before[p]
+		switch {
+		case p.kind == soakClient && now.Visits < b.Visits+visits:
+			missing = append(missing, fmt.Sprintf("the %s has made %d visits, and %d before", p, now.Visits, b.Visits))
+		case p.kind == soakServer && now.Connections <= b.Connections:
+			missing = append(missing, fmt.Sprintf("the %s has accepted %d connections, and no more since", p, b.Connections))
+		}
+	}
+	if s.quietSince > 0 {
+		return missing // each kind of traffic was there
+	}
+	for host := range s.hosts {
+		for _, kind := range []string{soakClient, soakServer} {
+			var all []SoakProgress
+			for _, p := range s.of(kind, host) {
+				all = append(all, p.progress())
+			}
+			if list := missingTraffic(kind, s.Hosts, since, all); len(list) > 0 {
+				missing = append(missing, fmt.Sprintf("no %s of host %d has succeeded with %s", kind, host+1, strings.Join(list, ", ")))
+			}
+		}
+	}
+	return missing
 }
 
 // spareAddressPrefix is the second address of a host with its prefix, as `ip addr` takes it.

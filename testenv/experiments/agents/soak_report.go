@@ -38,7 +38,7 @@ func (s *soak) writePeriod(p *SoakPeriod) {
 // writeVerdict writes the worst figures and whether the soak has passed.
 func (s *soak) writeVerdict() {
 	periods := s.result.Periods
-	sum := SoakProgress{Kinds: map[string]uint64{}}
+	sum := SoakProgress{Causes: map[string]uint64{}}
 	for i := range periods {
 		d := &periods[i].Done
 		sum.Visits += d.Visits
@@ -46,14 +46,18 @@ func (s *soak) writeVerdict() {
 		sum.Operations += d.Operations
 		sum.Bytes += d.Bytes
 		sum.Failures += d.Failures
-		for kind, n := range d.Kinds {
-			sum.Kinds[kind] += n
+		sum.addTraffic(d.Traffic)
+		for cause, n := range d.Causes {
+			sum.Causes[cause] += n
 		}
 	}
 	s.Line(fmt.Sprintf("# %d periods: %d visits, %d connections, %d operations, %.1f MB, %d visits ended by faults",
 		len(periods), sum.Visits, sum.Connections, sum.Operations, float64(sum.Bytes)/1e6, sum.Failures))
-	for _, kind := range slices.Sorted(maps.Keys(sum.Kinds)) {
-		s.Line(fmt.Sprintf("# %6d: %s", sum.Kinds[kind], kind))
+	for _, kind := range slices.Sorted(maps.Keys(sum.Traffic)) {
+		s.Line(fmt.Sprintf("# %6d, and %d failed: %s", sum.Traffic[kind].Succeeded, sum.Traffic[kind].Failed, kind))
+	}
+	for _, cause := range slices.Sorted(maps.Keys(sum.Causes)) {
+		s.Line(fmt.Sprintf("# %6d: %s", sum.Causes[cause], cause))
 	}
 	for host := range s.Hosts {
 		s.writeWorst(host)
@@ -85,10 +89,11 @@ func (s *soak) writeWorst(host int) {
 	}
 	text := fmt.Sprintf("# worst at rest: h%d rss=%d heap=%d fds=%d goroutines=%d mappings=%d entries=%d",
 		host+1, worst.Anon, worst.Heap, worst.Descriptors, worst.Goroutines, worst.Mappings, entries)
-	if rss, heap, ok := memoryOf(s.result.Periods, host); ok {
-		text += fmt.Sprintf("; medians of first and last third: rss %d and %d (limit %d), heap %d and %d (limit %d)",
-			rss.first, rss.last, rss.limit, heap.first, heap.last, heap.limit)
-	} else {
+	all := memoryOf(s.result.Periods, host)
+	for _, g := range all {
+		text += fmt.Sprintf("; %s: medians of first and last third %d and %d (limit %d)", g.what, g.first, g.last, g.limit)
+	}
+	if len(all) == 0 {
 		text += fmt.Sprintf("; memory is judged from %d periods on", warmUp+enough)
 	}
 	s.Line(text)

@@ -23,7 +23,8 @@ import (
 const (
 	soakMemory  = 64 << 10 // bytes of the server that a client writes and reads
 	soakMessage = 8 << 10  // longest message
-	datagramMax = 900      // payload of a UD message, below any PMTU
+	datagramMin = 5        // CRC-32C, and the version of IP
+	datagramMax = 900      // random bytes of a UD message, below any PMTU
 	datagramKey = 0x1357   // Q_Key
 	soakAccess  = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 )
@@ -203,7 +204,8 @@ func (p *soakProgram) lend(ctx context.Context, dev verbs.Device, r *rdma.Reques
 	return nil
 }
 
-// receiveDatagrams announces a UD queue pair and compares what arrives: four bytes of CRC-32C, then data.
+// receiveDatagrams announces a UD queue pair and compares what arrives: four bytes of CRC-32C, the version
+// of IP, then data.
 func (p *soakProgram) receiveDatagrams(ctx context.Context, dev verbs.Device) error {
 	const depth, slot = 64, 1024
 	e, err := newSoakEnd(dev, verbs.QPInit{Type: verbs.UD, MaxRecv: depth}, depth*slot)
@@ -236,10 +238,15 @@ func (p *soakProgram) receiveDatagrams(ctx context.Context, dev verbs.Device) er
 			return fmt.Errorf("datagrams: %s", c.Status)
 		}
 		m := e.memory[int(c.WRID)*slot:][:c.Bytes][verbs.GRHLen:]
-		if len(m) < 4 || binary.LittleEndian.Uint32(m) != crc32.Checksum(m[4:], castagnoli) {
+		if len(m) < datagramMin || binary.LittleEndian.Uint32(m) != crc32.Checksum(m[4:], castagnoli) {
 			p.fail(fmt.Errorf("%w: a datagram of %d bytes, %x", errWrong, len(m), m[:min(len(m), 16)]))
+		} else {
+			p.add(func(d *SoakProgress) {
+				d.Datagrams++
+				d.Bytes += uint64(len(m))
+				d.recordTraffic(datagramsReceived(m[4] == 6), monotonic(), nil)
+			})
 		}
-		p.add(func(d *SoakProgress) { d.Datagrams++; d.Bytes += uint64(len(m)) })
 		if err := post(c.WRID); err != nil {
 			return fmt.Errorf("datagrams: %w", err)
 		}

@@ -3,6 +3,7 @@
 package agents_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -35,6 +36,7 @@ func TestSoak(t *testing.T) {
 	require.Command(t, "ip")
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, unix.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the next signal ends the process
 	c := agents.SoakConfig{Duration: *soakDuration, Period: *soakPeriod, Hosts: *soakHosts, Seed: *soakSeed, Binary: *soakBinary}
 	if c.Seed == 0 {
 		c.Seed = uint64(time.Now().UnixNano()) % 1_000_000
@@ -70,7 +72,7 @@ func TestSoak(t *testing.T) {
 	}
 	r, err := agents.Soak(ctx, c)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err) // nothing has run
 	}
 	for _, p := range r.Problems {
 		t.Error(p)

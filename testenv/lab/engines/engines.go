@@ -94,6 +94,11 @@ func On(t testing.TB, top *topo.Topology, flags ...string) []*Host {
 // Attach is On for who is no test, with the binary bin and a directory for run time files.
 // detach takes all of it back, also where Attach has failed.
 func Attach(top *topo.Topology, bin, dir string, flags ...string) (hosts []*Host, detach func() error, err error) {
+	return AttachEach(top, bin, dir, func(int) []string { return flags })
+}
+
+// AttachEach is Attach with the flags of each host, which are numbered from 0.
+func AttachEach(top *topo.Topology, bin, dir string, flags func(host int) []string) (hosts []*Host, detach func() error, err error) {
 	detach = func() error {
 		var errs []error
 		for _, h := range hosts {
@@ -101,13 +106,13 @@ func Attach(top *topo.Topology, bin, dir string, flags ...string) (hosts []*Host
 		}
 		return errors.Join(errs...)
 	}
-	for _, th := range top.Hosts() {
+	for i, th := range top.Hosts() {
 		h := &Host{Host: th, bin: bin, opts: loader.Options{PinRoot: "/sys/fs/bpf/" + th.Namespace(), RunDir: filepath.Join(dir, th.Name())}}
 		hosts = append(hosts, h)
 		if err := os.MkdirAll(h.opts.RunDir, 0o755); err != nil {
 			return hosts, detach, err
 		}
-		if out, err := h.Product(append([]string{"attach", topo.IfName}, flags...)...); err != nil {
+		if out, err := h.Product(append([]string{"attach", topo.IfName}, flags(i)...)...); err != nil {
 			return hosts, detach, fmt.Errorf("%s: %w\n%s%s", h.Name(), err, out, h.Log())
 		}
 	}

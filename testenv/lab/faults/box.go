@@ -2,9 +2,9 @@
 
 package faults
 
-// Box puts a middle box between the two hosts of a topology, in place of the bridge of its
-// switch. The box loses, duplicates and delays RoCEv2 packets at random, each for itself, so that packets
-// overtake each other. The kernel here has no netem.
+// Box is a middle box between the two hosts of a topology, in place of the bridge of its switch (NewDisorder), or in
+// the link of one host (NewOnLink). It loses, duplicates and delays RoCEv2 packets at random, each for itself, so that
+// packets overtake each other. The kernel here has no netem.
 
 import (
 	"encoding/binary"
@@ -160,7 +160,7 @@ func (b *Box) Counts() Counts {
 	return b.count
 }
 
-// Close ends the box. Nothing connects the hosts after that.
+// Close ends the box. Nothing connects its two sides after that.
 func (b *Box) Close() error {
 	b.stop.Store(true)
 	b.loops.Wait()

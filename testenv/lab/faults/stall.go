@@ -19,11 +19,11 @@ import (
 // are closed.
 func MapStalled(user, n int) (b []byte, dev int, err error) {
 	if dev, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
-		return nil, -1, fmt.Errorf("stallfs: open /dev/fuse (modprobe fuse): %w", err)
+		return nil, -1, fmt.Errorf("stalled mapping: open /dev/fuse (modprobe fuse): %w", err)
 	}
 	if b, err = mapFile(dev, user, n); err != nil {
 		unix.Close(dev)
-		return nil, -1, fmt.Errorf("stallfs: %w", err)
+		return nil, -1, fmt.Errorf("stalled mapping: %w", err)
 	}
 	return b, dev, nil
 }
@@ -32,7 +32,7 @@ func mapFile(dev, user, n int) ([]byte, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp("", "stallfs")
+	f, err := os.CreateTemp("", "stalled-")
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func NewLoss(top *topo.Topology) (*Switch, error) {
 	return On(ports...)
 }
 
-// On is New for ports of another switch.
+// On is NewLoss for ports of another switch.
 func On(ports ...Port) (_ *Switch, err error) {
 	s := &Switch{}
 	defer func() {

@@ -2,10 +2,7 @@
 
 package compare
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Verdict says whether a figure is within its limit.
 type Verdict string
@@ -53,11 +50,11 @@ func (l Limit) allows(v float64) bool {
 	return v >= l.value
 }
 
-// Judge judges a figure that was made of some rounds. The verdict is Unstable if the figures around the median
+// Judge judges a figure that was made of some rounds. One that is NaN or infinite, or has such a round, is not measured. The verdict is Unstable if the figures around the median
 // (Series.Around) are further apart than the figure is from the limit, so that one of them is beyond it. One round, or
 // none, has no spread.
 func (l Limit) Judge(value float64, rounds Series) Verdict {
-	if math.IsNaN(value) || len(rounds) > 0 && !rounds.measured() {
+	if !finite(value) || len(rounds) > 0 && !rounds.measured() {
 		return NotMeasured
 	}
 	if len(rounds) > 1 {

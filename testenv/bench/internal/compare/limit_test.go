@@ -30,6 +30,11 @@ func TestJudge(t *testing.T) {
 		{"no run", least, nil, NotMeasured},
 		{"NaN", least, Series{.95, nan, .97}, NotMeasured},
 		{"NaN", most, Series{nan}, NotMeasured},
+		{"infinite", least, Series{.95, .96, inf}, NotMeasured},
+		{"infinite", most, Series{-inf, .5, .6}, NotMeasured},
+		{"one infinite run", least, Series{inf}, NotMeasured},
+		{"one infinite run", most, Series{-inf}, NotMeasured},
+		{"divided by nothing", least, Series{1, 1, 1}.Over(Series{1, 0, 1}), NotMeasured},
 		{"unequal counts", least, Series{1, 1, 1}.Over(Series{1, 1}), NotMeasured},
 	} {
 		if got := c.limit.Judge(c.rounds.Median(), c.rounds); got != c.want {
@@ -48,6 +53,7 @@ func TestJudgeFigure(t *testing.T) {
 	}{
 		{74, Series{73, 74, 75}, Met}, {76, Series{77, 76, 78}, Missed}, {76, Series{73, 74, 75}, Unstable},
 		{80, nil, Missed}, {70, nil, Met}, {nan, nil, NotMeasured}, {74, Series{73, nan, 75}, NotMeasured}, {nan, Series{73, 74}, NotMeasured},
+		{-inf, Series{73, 74}, NotMeasured}, {-inf, nil, NotMeasured}, {inf, nil, NotMeasured},
 	} {
 		if got := l.Judge(c.value, c.rounds); got != c.want {
 			t.Errorf("%v of %v: %v, want %v", c.value, c.rounds, got, c.want)

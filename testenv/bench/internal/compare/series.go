@@ -13,10 +13,15 @@ import (
 // Series has the figures of one candidate, one for each round.
 type Series []float64
 
-// measured reports whether there are figures, and all of them are numbers.
-func (s Series) measured() bool { return len(s) > 0 && !slices.ContainsFunc(s, math.IsNaN) }
+// finite reports whether a figure is a number. The quotient of a figure and zero, for example, is none.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// Median of an even number is the mean of the two in the middle. It is NaN without figures, or if one is NaN.
+// measured reports whether there are figures, and all of them are numbers.
+func (s Series) measured() bool {
+	return len(s) > 0 && !slices.ContainsFunc(s, func(v float64) bool { return !finite(v) })
+}
+
+// Median of an even number is the mean of the two in the middle. It is NaN without figures, or if one is NaN or infinite.
 func (s Series) Median() float64 {
 	if !s.measured() {
 		return math.NaN()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var nan = math.NaN()
+var nan, inf = math.NaN(), math.Inf(1)
 
 // same compares figures of which NaN is equal to NaN.
 func same(a, b Series) bool {
@@ -19,7 +19,7 @@ func TestMedian(t *testing.T) {
 	for _, c := range []struct {
 		of   Series
 		want float64
-	}{{Series{7}, 7}, {Series{9, 1}, 5}, {Series{3, 1, 100}, 3}, {Series{1, 100, 2, 4}, 3}, {nil, nan}, {Series{1, nan, 2}, nan}} {
+	}{{Series{7}, 7}, {Series{9, 1}, 5}, {Series{3, 1, 100}, 3}, {Series{1, 100, 2, 4}, 3}, {nil, nan}, {Series{1, nan, 2}, nan}, {Series{1, 2, inf}, nan}} {
 		before := slices.Clone(c.of)
 		if got := c.of.Median(); !same(Series{got}, Series{c.want}) || !same(c.of, before) {
 			t.Errorf("median of %v is %v, want %v", before, got, c.want)
@@ -39,7 +39,7 @@ func TestAround(t *testing.T) {
 		low, high float64
 	}{
 		{numbers(1), 1, 1}, {numbers(2), 1, 2}, {numbers(3), 1, 3}, {numbers(4), 1, 4}, {numbers(5), 2, 4}, {numbers(9), 3, 7}, {numbers(101), 46, 56},
-		{Series{2, 2, 2}, 2, 2}, {nil, nan, nan}, {Series{1, nan}, nan, nan},
+		{Series{2, 2, 2}, 2, 2}, {nil, nan, nan}, {Series{1, nan}, nan, nan}, {Series{1, 2, 3, 4, -inf}, nan, nan},
 	} {
 		if low, high := c.of.Around(); !same(Series{low, high}, Series{c.low, c.high}) {
 			t.Errorf("%v: %v to %v, want %v to %v", c.of, low, high, c.low, c.high)
