@@ -7,63 +7,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"log"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
-// restoreTimeout bounds a restore, which takes a second on an idle host. The machine boots after it.
-const restoreTimeout = 3 * time.Minute
-
-// noRestore is set when a restore has failed: from then on, the machines of this process boot.
-var noRestore atomic.Bool
-
-// tryRestore makes a machine from a state, which it makes first if there is none. It returns nil where the
-// machine has to boot, and logs why.
-func tryRestore(ctx context.Context, c Config) *VM {
-	// Devices that the caller adds cannot be saved in general.
-	if c.Fresh || len(c.Qemu) > 0 || noRestore.Load() {
-		return nil
-	}
-	state, err := ensureState(ctx, c)
-	if err == nil {
-		var vm *VM
-		if vm, err = restored(ctx, c, state); err == nil {
-			return vm
-		}
-	}
-	if ctx.Err() == nil {
-		noRestore.Store(true)
-		log.Printf("rxepeer: machine %s boots, as all further ones of this process, because it cannot be restored: %v", c.Name, err)
-	}
-	return nil
-}
-
-// restored makes a machine from a state. A state that is no good is removed.
-func restored(ctx context.Context, c Config, state string) (*VM, error) {
-	short, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
-	vm, err := launch(short, c, func(ctx context.Context, vm *VM) error {
-		if err := vm.restore(ctx, state); err != nil {
-			return err
-		}
-		return vm.setUp(ctx)
-	})
-	if err != nil && ctx.Err() == nil {
-		if rmErr := os.RemoveAll(state); rmErr != nil {
-			err = fmt.Errorf("%w; and the state stays: %w", err, rmErr)
-		}
-	}
-	return vm, err
-}
-
 // ensureState returns the folder of the state that a machine can be restored from. If there is none, it
-// boots such a machine and saves it; concurrent callers, also in other processes, do so once.
+// boots such a machine and saves it, within stateTimeout; concurrent callers, also in other processes, do so once.
 func ensureState(ctx context.Context, c Config) (string, error) {
 	key, err := stateKey(c)
 	if err != nil {
@@ -74,7 +27,9 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 	if hasState(dir) {
 		return dir, nil
 	}
-	unlock, err := lock(ctx, filepath.Join(folder, "states.lock"))
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	unlock, err := lockStates(ctx, folder)
 	if err != nil {
 		return "", err
 	}
@@ -94,6 +49,11 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 		return "", fmt.Errorf("make a state: %w", err)
 	}
 	return dir, os.Rename(tmp, dir)
+}
+
+// lockStates locks the states of an image.
+func lockStates(ctx context.Context, folder string) (func(), error) {
+	return lock(ctx, filepath.Join(folder, "states.lock"))
 }
 
 const (
