@@ -31,7 +31,7 @@ var (
 	theirs  *pair
 	jumbo   = 4200
 	addrs   = [][]string{{"10.78.0.1/24", "fd78::1/64"}, {"10.78.0.2/24", "fd78::2/64"}}
-	bootMax = 12 * time.Minute
+	bootMax = 20 * time.Minute // a state, a restore and a boot instead
 )
 
 func TestMain(m *testing.M) {
