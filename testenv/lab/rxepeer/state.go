@@ -7,12 +7,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // ensureState returns the folder of the state that a machine can be restored from. If there is none, it
@@ -37,8 +37,15 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 	if hasState(dir) {
 		return dir, nil
 	}
-	if err := removeOldStates(folder); err != nil {
+	started, err := hostStarted()
+	if err == nil {
+		err = removeOldStates(folder, started)
+	}
+	if err != nil {
 		return "", err
+	}
+	if err := removeOthersStates(ctx, folder); err != nil {
+		log.Printf("rxepeer: states of other images stay: %v", err)
 	}
 	tmp, err := os.MkdirTemp(folder, buildPrefix)
 	if err != nil {
@@ -53,14 +60,13 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 
 // lockStates locks the states of an image.
 func lockStates(ctx context.Context, folder string) (func(), error) {
-	return lock(ctx, filepath.Join(folder, "states.lock"))
+	return lock(ctx, filepath.Join(folder, statesLock))
 }
 
 const (
 	statePrefix = "state-"
 	buildPrefix = "making-state-"
-	// mostStates stay: more than one run of the tests uses. One takes about 200 MB.
-	mostStates = 12
+	statesLock  = "states.lock"
 )
 
 // stateKey is a hash of all that a state depends on.
@@ -96,41 +102,6 @@ func stateKey(c Config) (string, error) {
 		fmt.Fprintf(sum, "%d\n%s", len(part), part)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
-}
-
-// hasState tells whether a folder has a state. If so, the state counts as used.
-func hasState(dir string) bool {
-	now := time.Now()
-	return os.Chtimes(dir, now, now) == nil
-}
-
-// removeOldStates makes room for one more state: it removes those that were not used for the longest time, and
-// what a process left behind that was killed while it made one. The caller has the lock.
-func removeOldStates(folder string) error {
-	left, err := filepath.Glob(filepath.Join(folder, buildPrefix+"*"))
-	if err != nil {
-		return err
-	}
-	states, err := filepath.Glob(filepath.Join(folder, statePrefix+"*"))
-	if err != nil {
-		return err
-	}
-	used := map[string]time.Time{}
-	for _, dir := range states {
-		if info, err := os.Stat(dir); err == nil { // else another process has removed it
-			used[dir] = info.ModTime()
-		}
-	}
-	slices.SortFunc(states, func(a, b string) int { return used[b].Compare(used[a]) })
-	if len(states) >= mostStates {
-		left = append(left, states[mostStates-1:]...)
-	}
-	for _, dir := range left {
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // makeState boots a machine with the interfaces of a configuration, none of which is plugged in
