@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log"
 	"maps"
@@ -47,15 +48,29 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 	if err := removeOthersStates(ctx, folder); err != nil {
 		log.Printf("rxepeer: states of other images stay: %v", err)
 	}
-	tmp, err := os.MkdirTemp(folder, buildPrefix)
+	for attempt := 1; ; attempt++ {
+		err := newState(ctx, c, dir)
+		if !errors.Is(err, errClockRate) || attempt == mostAttempts {
+			return dir, err
+		}
+		log.Printf("rxepeer: the state of machine %s is made once more: %v", c.Name, err)
+	}
+}
+
+// mostAttempts bounds how often a state is made whose clock turns out to be wrong.
+const mostAttempts = 3
+
+// newState makes a state and puts it where machines look for it. The caller has the lock.
+func newState(ctx context.Context, c Config, dir string) error {
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), buildPrefix)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer os.RemoveAll(tmp)
 	if err := makeState(ctx, c, tmp); err != nil {
-		return "", fmt.Errorf("make a state: %w", err)
+		return fmt.Errorf("make a state: %w", err)
 	}
-	return dir, os.Rename(tmp, dir)
+	return os.Rename(tmp, dir)
 }
 
 // lockStates locks the states of an image.
@@ -122,6 +137,9 @@ func makeState(ctx context.Context, c Config, dir string) error {
 	c.NICs = nics
 	vm, err := launch(ctx, c, func(ctx context.Context, vm *VM) error {
 		if err := vm.boot(ctx, dir); err != nil {
+			return err
+		}
+		if err := vm.checkClockRate(ctx); err != nil {
 			return err
 		}
 		m, err := openMonitor(ctx, vm.control)
