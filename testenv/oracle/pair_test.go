@@ -58,6 +58,9 @@ func machines(t *testing.T) (context.Context, *pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, vm := range p.vms {
+		t.Log(vm.Describe())
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	return ctx, p
