@@ -38,6 +38,9 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 	if hasState(dir) {
 		return dir, nil
 	}
+	if r := noRestore.Load(); r != nil { // Another machine of this process has tried meanwhile.
+		return "", errors.New(*r)
+	}
 	started, err := hostStarted()
 	if err == nil {
 		err = removeOldStates(folder, started)
@@ -154,7 +157,7 @@ func makeState(ctx context.Context, c Config, dir string) error {
 	select {
 	case <-vm.exited: // now the file has all of the memory
 	case <-ctx.Done():
-		return fmt.Errorf("the end of qemu: %w", ctx.Err())
+		return errors.Join(fmt.Errorf("the end of qemu: %w", ctx.Err()), vm.Close())
 	}
 	return vm.Close()
 }
