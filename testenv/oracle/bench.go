@@ -49,7 +49,8 @@ func ImpairBetween(vms ...*rxepeer.VM) func(context.Context, string) error {
 	}
 }
 
-// CaseTimeout bounds one case, which takes a second on an idle machine.
+// CaseTimeout bounds one case, which takes a second on an idle machine. A helper that hangs makes it longer, by the
+// time of its first command without an answer.
 const CaseTimeout = time.Minute
 
 // mostSpoilt bounds the repetitions of one case for the host's sake: a side that never takes

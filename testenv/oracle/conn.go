@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Error is what the helper said to a command.
@@ -27,9 +28,14 @@ func (e *Error) Error() string { return fmt.Sprintf("judge %s: %s (%s)", e.Judge
 // Unwrap lets errors.Is find the errno.
 func (e *Error) Unwrap() error { return e.Errno }
 
+// answering is how long the helper may work on one command. To destroy some queue pairs takes most
+// of a minute.
+const answering = 2 * time.Minute
+
 // conn asks the helper: lines out, answers in, matched by number.
 type conn struct {
-	name string
+	name     string
+	patience time.Duration // Longest time of the helper for a command that does not wait, and for taking commands.
 
 	write sync.Mutex
 	w     io.Writer
@@ -41,7 +47,7 @@ type conn struct {
 }
 
 func newConn(name string, rw io.ReadWriter) *conn {
-	c := &conn{name: name, w: rw, waiting: map[uint64]chan string{}}
+	c := &conn{name: name, patience: answering, w: rw, waiting: map[uint64]chan string{}}
 	hello := make(chan string, 1)
 	c.waiting[0] = hello
 	go c.read(rw)
@@ -133,7 +139,7 @@ func (c *conn) doAll(ctx context.Context, lines []string) ([]fields, error) {
 		fmt.Fprintf(&out, "%d %s\n", c.last, line)
 	}
 	c.mu.Unlock()
-	_, err := io.WriteString(c.w, out.String())
+	err := c.send(out.String())
 	c.write.Unlock()
 	if err != nil {
 		c.fail(fmt.Errorf("judge %s: %w", c.name, err))
@@ -145,6 +151,29 @@ func (c *conn) doAll(ctx context.Context, lines []string) ([]fields, error) {
 		errs = append(errs, err)
 	}
 	return answers, errors.Join(errs...)
+}
+
+// send writes commands. A helper that does not read them would block it for ever.
+func (c *conn) send(lines string) error {
+	if w, ok := c.w.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		if err := w.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(c.w, lines)
+	return err
+}
+
+// ask sends commands that do not wait in the helper, at once. After one that is not answered, all others fail at
+// once: a case has many commands, and each of them would wait as long.
+func (c *conn) ask(lines []string) ([]fields, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
+	defer cancel()
+	all, err := c.doAll(ctx, lines)
+	if errors.Is(err, context.DeadlineExceeded) {
+		c.fail(fmt.Errorf("the helper has not answered for %v: %w", c.patience, err))
+	}
+	return all, err
 }
 
 func (c *conn) await(ctx context.Context, line string, ch chan string) (fields, error) {

@@ -147,22 +147,18 @@ func (j *Judge) Addr(v6 bool) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("judge %s: eth0 has no address of the family (IPv6: %v)", j.Name(), v6)
 }
 
-// answering is how long the helper may work on one command. To destroy some queue pairs takes most
-// of a minute.
-const answering = 2 * time.Minute
-
 // do sends one command that does not wait in the helper, and returns the fields of its answer.
 func (j *Judge) do(format string, args ...any) (fields, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answering)
-	defer cancel()
-	return j.conn.do(ctx, format, args...)
+	all, err := j.conn.ask([]string{fmt.Sprintf(format, args...)})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
 }
 
 // doAll sends commands at once.
 func (j *Judge) doAll(lines []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answering)
-	defer cancel()
-	_, err := j.conn.doAll(ctx, lines)
+	_, err := j.conn.ask(lines)
 	return err
 }
 

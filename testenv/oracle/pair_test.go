@@ -31,7 +31,7 @@ var (
 	theirs  *pair
 	jumbo   = 4200
 	addrs   = [][]string{{"10.78.0.1/24", "fd78::1/64"}, {"10.78.0.2/24", "fd78::2/64"}}
-	bootMax = 12 * time.Minute
+	bootMax = 20 * time.Minute // a state, a restore and a boot instead
 )
 
 func TestMain(m *testing.M) {
@@ -57,6 +57,9 @@ func machines(t *testing.T) (context.Context, *pair) {
 	p, err := booted()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, vm := range p.vms {
+		t.Log(vm.Describe())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

@@ -135,5 +135,12 @@ func (q *judgeQP) run(ctx context.Context, r Run, line string) (RunResult, error
 	}
 	var done, errors, first, late, ns uint64
 	err = got.into(map[string]*uint64{"done": &done, "errors": &errors, "first_error": &first, "late": &late, "ns": &ns})
-	return RunResult{Done: int(done), Errors: int(errors), FirstError: statuses[first], Late: late != 0, Took: time.Duration(ns)}, err
+	if err != nil {
+		return RunResult{}, err
+	}
+	status, ok := statuses[first]
+	if !ok {
+		return RunResult{}, fmt.Errorf("judge %s: the first error of a run has status %d, which verbs do not have", q.j.Name(), first)
+	}
+	return RunResult{Done: int(done), Errors: int(errors), FirstError: status, Late: late != 0, Took: time.Duration(ns)}, nil
 }

@@ -102,6 +102,7 @@ func newPlace(ctx context.Context, t *testing.T, change ...func(*testing.T, *rxe
 	p.vm, err = rxepeer.Boot(ctx, machine)
 	must(t, err)
 	t.Cleanup(func() { checked(t, p.vm.Close()) })
+	t.Log(p.vm.Describe())
 	p.us, err = sides.AttachEngine(host)
 	must(t, err)
 	t.Cleanup(func() { checked(t, p.us.Close()) })

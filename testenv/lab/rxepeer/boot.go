@@ -55,15 +55,17 @@ func (vm *VM) boot(ctx context.Context, state string) error {
 	return nil
 }
 
-// restore starts a machine from a state.
-func (vm *VM) restore(ctx context.Context, state string) error {
+// startFrom starts qemu, which waits for the devices of a state.
+func (vm *VM) startFrom(state string) error {
 	vm.Restored = true
 	if err := vm.makeDir(); err != nil {
 		return err
 	}
-	if err := vm.startQemu(start{state: state, console: vm.Console}); err != nil {
-		return err
-	}
+	return vm.startQemu(start{state: state, console: vm.Console})
+}
+
+// resume makes the machine continue from the state that it started from.
+func (vm *VM) resume(ctx context.Context, state string) error {
 	m, err := openMonitor(ctx, vm.control)
 	if err == nil {
 		err = m.restore(ctx, state)
@@ -113,11 +115,16 @@ func (vm *VM) setUp(ctx context.Context) error {
 		return err
 	}
 	if len(hello.Problems) > 0 {
-		return fmt.Errorf("setting the machine up: %s", strings.Join(hello.Problems, "; "))
+		return problems(hello.Problems)
 	}
 	vm.Kernel, vm.BootTime = hello.Kernel, time.Since(vm.started)
 	return nil
 }
+
+// problems are what went wrong in a machine while it booted and was set up.
+type problems []string
+
+func (p problems) Error() string { return "setting the machine up: " + strings.Join(p, "; ") }
 
 // clockLag is how far a machine's clock is behind this host's, below a second: the clocks of two hosts
 // differ, and those of two machines restored from one state would not.

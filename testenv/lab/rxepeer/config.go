@@ -24,7 +24,7 @@ type Config struct {
 	NoRxe    bool          // leave out the rxe devices rxe0, rxe1, ... on eth0, eth1, ...
 	CPUs     int           // default 1
 	MemoryMB int           // default 768
-	Boot     time.Duration // longest time for booting, default BootTimeout
+	Boot     time.Duration // longest time for booting, after an attempt to restore; default BootTimeout
 	Fresh    bool          // Boots the machine: it is the only one of its kind, and a state would serve no other.
 
 	Product string            // path of a static softroce-xdp binary, becomes /usr/sbin/softroce-xdp

@@ -27,8 +27,9 @@
 // address or rxe device: these come after the restore, from the same code as after a boot. So do random
 // numbers for the kernel's pool and the time of day. Memory is mapped from the state, and what a
 // machine writes stays in its process. States are next to the image, under a hash of all that they
-// depend on; one is removed when others were used later or when it cannot be restored.
-// A machine whose state cannot be made or restored boots, and the reason is logged.
+// depend on. One is removed when qemu says that it is no good, when the host has started anew, when more than a dozen
+// were used later, or, below an image that is not in use, after a day.
+// A machine whose state cannot be made or restored boots, and the reason is logged and in VM.Reason.
 // Machines are not shared between tests: a restore costs less than a reset that a test could trust.
 //
 // The first Boot on a host builds the image (see EnsureImage), which needs the

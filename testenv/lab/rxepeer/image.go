@@ -57,7 +57,7 @@ func EnsureImage(ctx context.Context, release string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(cache, "rxepeer-"+r.hash())
+	dir := filepath.Join(cache, imagePrefix+r.hash())
 	unlock, err := lock(ctx, dir+".lock")
 	if err != nil {
 		return nil, err
@@ -139,6 +139,7 @@ func lock(ctx context.Context, name string) (func(), error) {
 }
 
 const (
+	imagePrefix  = "rxepeer-" // of the folder of an image, before the hash of its recipe
 	kernelFile   = "vmlinuz"
 	initrdFile   = "initrd.zst"
 	emulatorDir  = "emulator"

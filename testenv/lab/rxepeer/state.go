@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log"
 	"maps"
@@ -13,57 +14,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 )
 
-// restoreTimeout bounds a restore, which takes a second on an idle host. The machine boots after it.
-const restoreTimeout = 3 * time.Minute
-
-// noRestore is set when a restore has failed: from then on, the machines of this process boot.
-var noRestore atomic.Bool
-
-// tryRestore makes a machine from a state, which it makes first if there is none. It returns nil where the
-// machine has to boot, and logs why.
-func tryRestore(ctx context.Context, c Config) *VM {
-	// Devices that the caller adds cannot be saved in general.
-	if c.Fresh || len(c.Qemu) > 0 || noRestore.Load() {
-		return nil
-	}
-	state, err := ensureState(ctx, c)
-	if err == nil {
-		var vm *VM
-		if vm, err = restored(ctx, c, state); err == nil {
-			return vm
-		}
-	}
-	if ctx.Err() == nil {
-		noRestore.Store(true)
-		log.Printf("rxepeer: machine %s boots, as all further ones of this process, because it cannot be restored: %v", c.Name, err)
-	}
-	return nil
-}
-
-// restored makes a machine from a state. A state that is no good is removed.
-func restored(ctx context.Context, c Config, state string) (*VM, error) {
-	short, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
-	vm, err := launch(short, c, func(ctx context.Context, vm *VM) error {
-		if err := vm.restore(ctx, state); err != nil {
-			return err
-		}
-		return vm.setUp(ctx)
-	})
-	if err != nil && ctx.Err() == nil {
-		if rmErr := os.RemoveAll(state); rmErr != nil {
-			err = fmt.Errorf("%w; and the state stays: %w", err, rmErr)
-		}
-	}
-	return vm, err
-}
-
 // ensureState returns the folder of the state that a machine can be restored from. If there is none, it
-// boots such a machine and saves it; concurrent callers, also in other processes, do so once.
+// boots such a machine and saves it, within stateTimeout; concurrent callers, also in other processes, do so once.
 func ensureState(ctx context.Context, c Config) (string, error) {
 	key, err := stateKey(c)
 	if err != nil {
@@ -74,7 +28,9 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 	if hasState(dir) {
 		return dir, nil
 	}
-	unlock, err := lock(ctx, filepath.Join(folder, "states.lock"))
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	unlock, err := lockStates(ctx, folder)
 	if err != nil {
 		return "", err
 	}
@@ -82,25 +38,53 @@ func ensureState(ctx context.Context, c Config) (string, error) {
 	if hasState(dir) {
 		return dir, nil
 	}
-	if err := removeOldStates(folder); err != nil {
-		return "", err
+	if r := noRestore.Load(); r != nil { // Another machine of this process has tried meanwhile.
+		return "", errors.New(*r)
 	}
-	tmp, err := os.MkdirTemp(folder, buildPrefix)
+	started, err := hostStarted()
+	if err == nil {
+		err = removeOldStates(folder, started)
+	}
 	if err != nil {
 		return "", err
 	}
+	if err := removeOthersStates(ctx, folder); err != nil {
+		log.Printf("rxepeer: states of other images stay: %v", err)
+	}
+	for attempt := 1; ; attempt++ {
+		err := newState(ctx, c, dir)
+		if !errors.Is(err, errClockRate) || attempt == mostAttempts {
+			return dir, err
+		}
+		log.Printf("rxepeer: the state of machine %s is made once more: %v", c.Name, err)
+	}
+}
+
+// mostAttempts bounds how often a state is made whose clock turns out to be wrong.
+const mostAttempts = 3
+
+// newState makes a state and puts it where machines look for it. The caller has the lock.
+func newState(ctx context.Context, c Config, dir string) error {
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), buildPrefix)
+	if err != nil {
+		return err
+	}
 	defer os.RemoveAll(tmp)
 	if err := makeState(ctx, c, tmp); err != nil {
-		return "", fmt.Errorf("make a state: %w", err)
+		return fmt.Errorf("make a state: %w", err)
 	}
-	return dir, os.Rename(tmp, dir)
+	return os.Rename(tmp, dir)
+}
+
+// lockStates locks the states of an image.
+func lockStates(ctx context.Context, folder string) (func(), error) {
+	return lock(ctx, filepath.Join(folder, statesLock))
 }
 
 const (
 	statePrefix = "state-"
 	buildPrefix = "making-state-"
-	// mostStates stay: more than one run of the tests uses. One takes about 200 MB.
-	mostStates = 12
+	statesLock  = "states.lock"
 )
 
 // stateKey is a hash of all that a state depends on.
@@ -138,41 +122,6 @@ func stateKey(c Config) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-// hasState tells whether a folder has a state. If so, the state counts as used.
-func hasState(dir string) bool {
-	now := time.Now()
-	return os.Chtimes(dir, now, now) == nil
-}
-
-// removeOldStates makes room for one more state: it removes those that were not used for the longest time, and
-// what a process left behind that was killed while it made one. The caller has the lock.
-func removeOldStates(folder string) error {
-	left, err := filepath.Glob(filepath.Join(folder, buildPrefix+"*"))
-	if err != nil {
-		return err
-	}
-	states, err := filepath.Glob(filepath.Join(folder, statePrefix+"*"))
-	if err != nil {
-		return err
-	}
-	used := map[string]time.Time{}
-	for _, dir := range states {
-		if info, err := os.Stat(dir); err == nil { // else another process has removed it
-			used[dir] = info.ModTime()
-		}
-	}
-	slices.SortFunc(states, func(a, b string) int { return used[b].Compare(used[a]) })
-	if len(states) >= mostStates {
-		left = append(left, states[mostStates-1:]...)
-	}
-	for _, dir := range left {
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // makeState boots a machine with the interfaces of a configuration, none of which is plugged in
 // anywhere, and saves it.
 func makeState(ctx context.Context, c Config, dir string) error {
@@ -193,6 +142,9 @@ func makeState(ctx context.Context, c Config, dir string) error {
 		if err := vm.boot(ctx, dir); err != nil {
 			return err
 		}
+		if err := vm.checkClockRate(ctx); err != nil {
+			return err
+		}
 		m, err := openMonitor(ctx, vm.control)
 		if err == nil {
 			err = m.save(ctx, dir)
@@ -205,7 +157,7 @@ func makeState(ctx context.Context, c Config, dir string) error {
 	select {
 	case <-vm.exited: // now the file has all of the memory
 	case <-ctx.Done():
-		return fmt.Errorf("the end of qemu: %w", ctx.Err())
+		return errors.Join(fmt.Errorf("the end of qemu: %w", ctx.Err()), vm.Close())
 	}
 	return vm.Close()
 }

@@ -20,6 +20,9 @@ import (
 
 // TestStates has two machines restored from a state that neither finds, at the same time. A third boots,
 // because the state is damaged meanwhile, and is like them.
+//
+// No test shows that a machine's random numbers are its own: two machines restored from one state differ in them
+// also without new random bytes, by the times of their interrupts.
 func TestStates(t *testing.T) {
 	ctx := testContext(t)
 	img := imageCopy(ctx, t)
@@ -50,23 +53,24 @@ func TestStates(t *testing.T) {
 	if err != nil || len(states) != 1 {
 		t.Fatalf("%q, %v; want one state and nothing that is left of making it", states, err)
 	}
+	t.Run("names and addresses", func(t *testing.T) { checkIdentity(ctx, t, vms) })
 	t.Run("clock", func(t *testing.T) { checkClock(ctx, t, a) })
 	t.Run("wrong states", func(t *testing.T) { testWrongStates(ctx, t, config("w", "10.77.0.3"), states[0]) })
+
+	t.Run("errors of the test", func(t *testing.T) { testOwnErrors(ctx, t, config("x", "10.77.0.4"), states[0]) })
+	t.Run("time is over", func(t *testing.T) { testTimeIsOver(ctx, t, config("y", "10.77.0.5"), states[0]) })
 
 	if err := os.Truncate(filepath.Join(states[0], devicesFile), 1000); err != nil {
 		t.Fatal(err)
 	}
-	var logged bytes.Buffer
-	log.SetOutput(&logged)
-	defer log.SetOutput(os.Stderr)
-	defer noRestore.Store(noRestore.Load())
+	logged := captureLog(t)
 	c, err := Boot(ctx, config("c", "10.77.0.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	t.Logf("%s\nlogged: %s", c.Describe(), &logged)
-	if c.Restored || !strings.Contains(logged.String(), "machine c boots") {
+	t.Logf("%s\nlogged: %s", c.Describe(), logged)
+	if c.Restored || !strings.Contains(logged.String(), "machine c boots") || !strings.Contains(c.Describe(), "not restored: ") {
 		t.Errorf("restored: %v, from a damaged state", c.Restored)
 	}
 	if _, err := os.Stat(states[0]); !os.IsNotExist(err) {
@@ -74,6 +78,94 @@ func TestStates(t *testing.T) {
 	}
 	if d := cmp.Diff(look(ctx, t, c), look(ctx, t, a)); d != "" {
 		t.Errorf("a machine that booted (-) and one that was restored (+) differ:\n%s", d)
+	}
+}
+
+// captureLog returns what is logged until the test ends. After it, machines are restored as before.
+func captureLog(t *testing.T) *bytes.Buffer {
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	before := noRestore.Load()
+	t.Cleanup(func() {
+		log.SetOutput(os.Stderr)
+		noRestore.Store(before)
+	})
+	return &logged
+}
+
+// checkIdentity wants each machine to have its own name, MAC address and IP address, and no other.
+func checkIdentity(ctx context.Context, t *testing.T, vms []*VM) {
+	for _, vm := range vms {
+		nic := vm.Config.NICs[0]
+		want := fmt.Sprintf("%s\n127.0.1.1 %[1]s\n%s\n%s\n", vm.Config.Name, nic.MAC, nic.Addrs[0])
+		got := out(ctx, t, vm, `hostname; grep 127.0.1.1 /etc/hosts; cat /sys/class/net/eth0/address
+ip -4 -o address show dev eth0 | awk '{ print $4 }'`)
+		if d := cmp.Diff(got, want); d != "" {
+			t.Errorf("machine %s: got (-) and want (+) differ:\n%s", vm.Config.Name, d)
+		}
+	}
+}
+
+// testOwnErrors has machines whose configuration is at fault: they do not boot instead, and the state stays.
+func testOwnErrors(ctx context.Context, t *testing.T, good Config, state string) {
+	logged := captureLog(t)
+	closed, err := NewNet(1400)
+	if err == nil {
+		err = closed.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	noNet, twice := good, good
+	noNet.NICs = []NIC{NIC{Net: closed, MTU: 1400}.at("10.77.0.4/24")}
+	twice.NICs = []NIC{NIC{Net: good.NICs[0].Net, MTU: 1400}.at("10.77.0.4/24", "10.77.0.4/24")}
+	for _, tc := range []struct {
+		config Config
+		want   string
+	}{{noNet, "enter network namespace"}, {twice, "setting the machine up: ip -batch"}} {
+		vm, err := Boot(ctx, tc.config)
+		if err == nil {
+			vm.Close()
+			t.Fatalf("no error, want one with %q", tc.want)
+		}
+		if !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("error %v, want one with %q", err, tc.want)
+		}
+	}
+	if _, err := os.Stat(state); err != nil || logged.Len() > 0 || noRestore.Load() != nil {
+		t.Errorf("the state: %v; logged: %s", err, logged)
+	}
+}
+
+// testTimeIsOver has another process make states for longer than a machine waits, and then for longer than its caller
+// waits.
+func testTimeIsOver(ctx context.Context, t *testing.T, c Config, state string) {
+	unlock, err := lockStates(ctx, filepath.Dir(state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	c.MemoryMB = 800 // There is no state of it.
+	c, err = c.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := captureLog(t)
+	defer func(d time.Duration) { stateTimeout = d }(stateTimeout)
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	if vm, err := Boot(short, c); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "states.lock") {
+		t.Errorf("the caller's time is over: %v, %v", vm, err)
+	}
+	if !strings.Contains(logged.String(), "machine y is neither restored nor booted") || noRestore.Load() != nil {
+		t.Errorf("the caller's time is over: logged: %s", logged)
+	}
+	stateTimeout = 100 * time.Millisecond
+	if vm, reason, err := tryRestore(ctx, c); vm != nil || err != nil || !strings.Contains(reason, "states.lock") {
+		t.Errorf("the state's time is over: %v, reason %q, %v", vm, reason, err)
+	}
+	if !strings.Contains(logged.String(), "machine y boots") || noRestore.Load() == nil {
+		t.Errorf("the state's time is over: logged: %s", logged)
 	}
 }
 
@@ -146,6 +238,9 @@ func testWrongStates(ctx context.Context, t *testing.T, c Config, good string) {
 				vm.Close()
 				t.Fatal("the machine was restored")
 			}
+			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the error is that time is over: %v", err)
+			}
 			first, _, _ := strings.Cut(err.Error(), "\nend of")
 			t.Log(first)
 			if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -161,15 +256,18 @@ func look(ctx context.Context, t *testing.T, vm *VM) string {
 	text := out(ctx, t, vm, `rdma link; rdma dev | sed 's/node_guid.*sys_image_guid.*//'; ip -br link; ip -o address | sed 's/valid_lft.*//'
 cat /sys/class/infiniband/rxe0/ports/1/gids/[0-3]; cat /sys/class/net/eth0/tx_queue_len; tc qdisc show; ethtool -k eth0; ethtool -l eth0
 lsmod | cut -d ' ' -f 1 | sort; mount; ls -l --time-style=+ /sbin/extra /dev/virtio-ports; env | sort; ulimit -a; nproc
-cat /proc/sys/net/ipv6/conf/eth0/accept_dad; dmesg -l emerg,alert,crit,err,warn | sed 's/^[^]]*] //'`)
+cat /proc/sys/net/ipv6/conf/eth0/accept_dad`)
 	mac := vm.Config.NICs[0].MAC
 	linkLocal := regexp.MustCompile(`fe80:[0-9a-f:]*`)
 	text = strings.ReplaceAll(text, mac.String(), "MAC")
 	text = linkLocal.ReplaceAllString(text, "LINK-LOCAL")
-	// What the kernel says where the host lets it wait.
-	slow := regexp.MustCompile(`(?m)^.*(clocksource|hogged CPU|took too long|sched: RT|rcu:|watchdog).*\n`)
-	return slow.ReplaceAllString(text, "")
+	kernel := out(ctx, t, vm, "dmesg -l emerg,alert,crit,err,warn | sed 's/^[^]]*] //'")
+	return text + ofTime.ReplaceAllString(kernel, "")
 }
+
+// ofTime are the lines of the kernel about clocks and time. Where the host lets a machine wait, there are some or none.
+var ofTime = regexp.MustCompile(`(?im)^.*(clock|timer|tsc|calibrat|hogged CPU|took too long|sched: RT|rcu:|watchdog|` +
+	`blocked for|hung_task|tainted|lockup|\bstall).*\n`)
 
 func out(ctx context.Context, t *testing.T, vm *VM, script string) string {
 	t.Helper()
@@ -178,42 +276,4 @@ func out(ctx context.Context, t *testing.T, vm *VM, script string) string {
 		t.Fatal(err)
 	}
 	return res.Stdout
-}
-
-// TestRemoveOldStates has too many states, one of which was used last.
-func TestRemoveOldStates(t *testing.T) {
-	dir := t.TempDir()
-	for i := range mostStates + 2 {
-		name := filepath.Join(dir, fmt.Sprint(statePrefix, i))
-		at := time.Now().Add(time.Duration(i-100) * time.Minute)
-		if err := errors.Join(os.Mkdir(name, 0o755), os.Chtimes(name, at, at)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !hasState(filepath.Join(dir, statePrefix+"0")) || hasState(filepath.Join(dir, statePrefix+"none")) {
-		t.Error("hasState is wrong")
-	}
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, buildPrefix+"1"), 0o755), os.Mkdir(filepath.Join(dir, "sysroot"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	if err := removeOldStates(dir); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]bool{"sysroot": true, statePrefix + "0": true}
-	for i := 4; i < mostStates+2; i++ {
-		want[fmt.Sprint(statePrefix, i)] = true
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if !want[e.Name()] {
-			t.Errorf("%s is still there", e.Name())
-		}
-		delete(want, e.Name())
-	}
-	if len(want) > 0 {
-		t.Errorf("removed: %v", want)
-	}
 }

@@ -28,6 +28,7 @@ type VM struct {
 	Kernel   string        // the machine's uname -r
 	BootTime time.Duration // time from starting qemu to the agent's answer
 	Restored bool          // The machine was restored from a state and did not boot.
+	Reason   string        // Why the machine booted although others of its kind are restored; or empty.
 	Console  string        // path of the console log
 
 	dir     string    // temporary, removed by Close
@@ -44,13 +45,17 @@ type VM struct {
 // TapName is the host's name of a machine's card, in the card's namespace.
 func TapName(vmName string, card int) string { return fmt.Sprintf("%s-t%d", vmName, card) }
 
-// Describe names the machine, its kernel, and how it came to life.
+// Describe names the machine, its kernel, how it came to life, and why it booted if that was not planned.
 func (vm *VM) Describe() string {
 	how := "booted"
 	if vm.Restored {
 		how = "restored"
 	}
-	return fmt.Sprintf("%s: Linux %s, %s in %v", vm.Config.Name, vm.Kernel, how, vm.BootTime.Round(time.Millisecond))
+	text := fmt.Sprintf("%s: Linux %s, %s in %v", vm.Config.Name, vm.Kernel, how, vm.BootTime.Round(time.Millisecond))
+	if vm.Reason != "" {
+		text += ", not restored: " + vm.Reason
+	}
+	return text
 }
 
 // Boot starts a machine and returns when its agent answers, its files are there, its addresses are set
@@ -69,12 +74,14 @@ func Boot(ctx context.Context, cfg Config) (*VM, error) {
 			return nil, err
 		}
 	}
+	vm, reason, err := tryRestore(ctx, cfg)
+	if vm != nil || err != nil {
+		return vm, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Boot)
 	defer cancel()
-	if vm := tryRestore(ctx, cfg); vm != nil {
-		return vm, nil
-	}
 	return launch(ctx, cfg, func(ctx context.Context, vm *VM) error {
+		vm.Reason = reason
 		if err := vm.boot(ctx, ""); err != nil {
 			return err
 		}

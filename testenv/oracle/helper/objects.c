@@ -22,6 +22,9 @@ bool device(struct call *c)
 	return context != NULL;
 }
 
+// is_object tells whether a handle is of an object that has not been destroyed.
+static bool is_object(uint64_t h) { return h > 0 && h < used && objects[h].kind != NONE; }
+
 // add_object ends the process when there is no memory: the host sees the port fall silent and the
 // message on the console.
 uint64_t add_object(enum kind kind, void *p)
@@ -44,7 +47,7 @@ void *optional(struct call *c, const char *key, enum kind kind)
 	if (!has(c, key))
 		return NULL;
 	h = need(c, key);
-	if (h >= used || objects[h].kind != kind) {
+	if (!is_object(h) || objects[h].kind != kind) {
 		fail(c, EINVAL, "no %s %llu", kind_names[kind], (unsigned long long)h);
 		return NULL;
 	}
@@ -87,7 +90,7 @@ void do_destroy(struct call *c)
 
 	if (!parsed(c))
 		return;
-	if (h >= used || objects[h].kind == NONE) {
+	if (!is_object(h)) {
 		fail(c, EINVAL, "no object %llu", (unsigned long long)h);
 		return;
 	}

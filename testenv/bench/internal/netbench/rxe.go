@@ -121,6 +121,9 @@ func rxeRun(ctx context.Context, o rxeOptions) (err error) {
 			err = errors.Join(err, vm.Close())
 		}
 	}()
+	for _, vm := range vms {
+		fmt.Fprintln(os.Stderr, vm.Describe())
+	}
 	b := rxeBench{rxeOptions: o, client: vms[0], server: vms[1]}
 	if b.route, err = rxepeer.RouteTo(ctx, b.server, b.client, false); err != nil {
 		return err

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Before the first call the port carries lines. The agent sends "ready" and waits for a line of the host:
 //
 //	file SIZE MODE "PATH"   SIZE bytes follow; the agent stores them, and is ready again
+//	clock                   the agent sends "clock NANOSECONDS" of a clock that is never set, and is ready again
 //	begin                   calls follow
 //
 // Whenever the agent is ready, no call has left a trace on either side, and the state of the machine can be
@@ -21,7 +23,13 @@ const (
 	ready      = "ready\n"
 	begin      = "begin\n"
 	fileFormat = "file %d %o %q\n"
+
+	clock       = "clock\n"
+	clockFormat = "clock %d\n"
 )
+
+// started is when the agent started.
+var started = time.Now()
 
 // Announce sends the agent's lines and stores the host's files, until the host begins.
 func Announce(port io.ReadWriter) error {
@@ -33,7 +41,12 @@ func Announce(port io.ReadWriter) error {
 		if err != nil || line == begin {
 			return err
 		}
-		if err := storeFile(line, port); err != nil {
+		if line == clock {
+			_, err = fmt.Fprintf(port, clockFormat, time.Since(started))
+		} else {
+			err = storeFile(line, port)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -95,6 +108,22 @@ func SendFile(port io.ReadWriter, name string, mode os.FileMode, data []byte) er
 		return err
 	}
 	return AwaitReady(port)
+}
+
+// ReadClock returns the time of the machine's clock since the agent started, and returns when the agent is ready again.
+func ReadClock(port io.ReadWriter) (time.Duration, error) {
+	if _, err := io.WriteString(port, clock); err != nil {
+		return 0, err
+	}
+	line, err := readLine(port)
+	if err != nil {
+		return 0, err
+	}
+	var now time.Duration
+	if _, err := fmt.Sscanf(line, clockFormat, &now); err != nil {
+		return 0, fmt.Errorf("the agent sent %q: %w", line, err)
+	}
+	return now, AwaitReady(port)
 }
 
 // Begin is the last line of the host.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestBegin sends both lines, and finds what follows them untouched.
+// TestBegin sends all lines, and finds what follows them untouched.
 func TestBegin(t *testing.T) {
 	host, guest := net.Pipe()
 	if err := host.SetDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -40,6 +40,10 @@ func TestBegin(t *testing.T) {
 	}
 	if got, err := os.ReadFile(name); err != nil || string(got) != data {
 		t.Errorf("%d bytes arrived of %d, %v", len(got), len(data), err)
+	}
+	before := time.Since(started)
+	if now, err := ReadClock(host); err != nil || now < before || now > time.Since(started) {
+		t.Errorf("the clock: %v, %v; want a time from %v on", now, err, before)
 	}
 	if err := Begin(host); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
+)
+
+// hungJudge is a judge whose helper, played by helper, is given little time.
+func hungJudge(t *testing.T, helper func(port net.Conn)) *Judge {
+	host, guest := net.Pipe()
+	t.Cleanup(func() { host.Close() })
+	go helper(guest)
+	j := &Judge{VM: &rxepeer.VM{Config: rxepeer.Config{Name: "j"}}, conn: newConn("j", host)}
+	j.conn.patience = 50 * time.Millisecond
+	return j
+}
+
+// TestHungHelper has a helper that reads commands and answers none: one command waits, and no other does.
+func TestHungHelper(t *testing.T) {
+	commands := make(chan string, 10)
+	j := hungJudge(t, func(port net.Conn) {
+		for sc := bufio.NewScanner(port); sc.Scan(); {
+			commands <- sc.Text()
+		}
+	})
+	polled := make(chan error, 1)
+	go func() {
+		_, err := j.conn.do(context.Background(), "poll")
+		polled <- err
+	}()
+	testkit.Eventually(t, "the poll", func() bool { return len(commands) > 0 })
+	if _, err := j.do("first"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer to first") {
+		t.Errorf("the first command: %v", err)
+	}
+	select {
+	case err := <-polled:
+		if err == nil || !strings.Contains(err.Error(), "no answer to first") {
+			t.Errorf("the command before it: %v", err)
+		}
+	case <-time.After(testkit.Patience):
+		t.Error("the command before it waits on")
+	}
+	if err := j.doAll([]string{"second", "third"}); err == nil || !strings.Contains(err.Error(), "no answer to first") {
+		t.Errorf("commands after it: %v", err)
+	}
+	if n := len(commands); n != 2 {
+		t.Errorf("the helper got %d commands, want the poll and the first", n)
+	}
+}
+
+// TestHelperThatDoesNotRead has a helper that takes no command.
+func TestHelperThatDoesNotRead(t *testing.T) {
+	j := hungJudge(t, func(net.Conn) {})
+	for range 2 {
+		if _, err := j.do("first"); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("error %v, want that the time for writing is over", err)
+		}
+	}
+}
+
+// TestRunStatus has a helper whose run ended with a status that verbs do not have.
+func TestRunStatus(t *testing.T) {
+	j := hungJudge(t, func(port net.Conn) {
+		for sc := bufio.NewScanner(port); sc.Scan(); {
+			number, _, _ := strings.Cut(sc.Text(), " ")
+			fmt.Fprintf(port, "%s ok done=1 errors=1 first_error=999 late=0 ns=1\n", number)
+		}
+	})
+	q := &judgeQP{object: object{j: j}}
+	got, err := q.run(t.Context(), Run{CQ: &judgeCQ{object: object{j: j}}}, "run")
+	if err == nil || !strings.Contains(err.Error(), "status 999") {
+		t.Errorf("got %+v, %v; want an error with the status", got, err)
+	}
+}
