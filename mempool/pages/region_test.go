@@ -307,7 +307,7 @@ func TestRegionLost(t *testing.T) {
 func TestRegionServerGone(t *testing.T) {
 	const size = 1 << 20
 	n, store := pool(t, &fixed{slabs: 32}, 64*slab, slab)
-	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: 20 * time.Second}, store)
+	r := region(t, vmm.Config{Size: size, Local: size / 4, Deadline: testkit.Patience}, store)
 	b := bytes.Repeat([]byte{7}, size)
 	if _, err := r.WriteAt(b, 0); err != nil {
 		t.Fatal(err)
