@@ -286,18 +286,34 @@ func (s *Socket) Close() error {
 	if s.closed {
 		return nil
 	}
-	err := s.Err()
-	if err == nil {
+	if s.Err() == nil {
 		s.flush()
+	}
+	if s.Err() == nil {
 		s.conn.(*net.UnixConn).CloseWrite()
-		_, err = io.Copy(io.Discard, s.in)
-		if err != nil {
-			err = s.explain(err)
+		if err := s.serverEnds(); err != nil {
+			s.fail(err)
 		}
 	}
 	s.closed = true
 	close(s.kick)
-	return errors.Join(err, ignoreClosed(s.conn.Close()))
+	return errors.Join(s.Err(), ignoreClosed(s.conn.Close()))
+}
+
+// serverEnds waits until the server has ended the connection. If the server refuses something before that, it returns
+// the reason.
+func (s *Socket) serverEnds() error {
+	for {
+		m, err := readMessage(s.in, s.body[:])
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case m.status != 0:
+			return refused(m)
+		}
+	}
 }
 
 // ignoreClosed drops the error of a second Close.

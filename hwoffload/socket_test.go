@@ -219,33 +219,50 @@ func TestSocketServers(t *testing.T) {
 }
 
 // A server that refuses something ends the connection, and the next write of the client fails. The reason of the
-// failure is that of the server.
+// failure is that of the server. A write that the server refuses later fails Close.
 func TestSocketReasonOfEnd(t *testing.T) {
-	r64 := "\x02\x00\x08\x0012345678" // an answer before the refusal
-	for _, access := range []func(s *hwoffload.Socket){
-		func(s *hwoffload.Socket) { s.R32(0) },
-		func(s *hwoffload.Socket) { s.R64s(0, make([]uint64, 4)) },
-		func(s *hwoffload.Socket) { s.W32(0, 1); s.Close() },
+	const r64, no = "\x02\x00\x08\x0012345678", "\x03\x01\x02\x00no" // an answer, and a refusal
+	for _, test := range []struct {
+		name   string
+		late   bool // the server refuses when it has received all that is sent
+		access func(s *hwoffload.Socket)
+	}{
+		{"R32", false, func(s *hwoffload.Socket) { s.R32(0) }},
+		{"R64s", false, func(s *hwoffload.Socket) { s.R64s(0, make([]uint64, 4)) }},
+		{"W32", false, func(s *hwoffload.Socket) { s.W32(0, 1) }},
+		{"W32, refused later", true, func(s *hwoffload.Socket) { s.W32(0, 1) }},
 	} {
-		l, addr := listen(t)
-		ended := make(chan error, 1)
-		go func() {
-			conn, err := l.Accept()
-			if err == nil {
-				_, err = conn.Write([]byte(string(good) + r64 + "\x03\x01\x02\x00no"))
-				_, _ = io.ReadFull(conn, make([]byte, 8))
-				err = errors.Join(err, conn.Close())
+		t.Run(test.name, func(t *testing.T) {
+			l, addr := listen(t)
+			ended := make(chan error, 1)
+			go func() {
+				conn, err := l.Accept()
+				if err == nil {
+					_, err = conn.Write(append(good[:len(good):len(good)], r64...))
+					_, _ = io.ReadFull(conn, make([]byte, 8))
+					if test.late {
+						_, _ = io.Copy(io.Discard, conn)
+					}
+					_, refused := conn.Write([]byte(no))
+					err = errors.Join(err, refused, conn.Close())
+				}
+				ended <- err
+			}()
+			s := dial(t, addr)
+			if !test.late {
+				testkit.Must(t, <-ended)
 			}
-			ended <- err
-		}()
-		s := dial(t, addr)
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
-		access(s)
-		if err := s.Err(); err == nil || !strings.Contains(err.Error(), "the card refuses the access: no") {
-			t.Errorf("%v", err)
-		}
+			test.access(s)
+			closed := s.Close()
+			for _, err := range []error{closed, s.Err()} {
+				if err == nil || !strings.Contains(err.Error(), "the card refuses the access: no") {
+					t.Errorf("%v", err)
+				}
+			}
+			if test.late {
+				testkit.Must(t, <-ended)
+			}
+		})
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 )
 
 const childEnv = "RESIDENT_TEST_CHILD"
@@ -48,7 +50,7 @@ func lockChild() error {
 		return fmt.Errorf("%d bytes are locked, and %d with %d more bytes", first, second, chunk)
 	}
 	// The runtime may still keep the chunk after one collection.
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(10 * time.Millisecond) {
 		debug.FreeOSMemory()
 		freed := locked()
 		if freed <= second-chunk/2 {

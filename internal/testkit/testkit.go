@@ -33,7 +33,8 @@ func Must1[T any](value T, err error) func(t testing.TB) T {
 	}
 }
 
-// Context returns a context that ends after Patience, or when the test and what it cleans up have ended.
+// Context returns a context that ends after Patience, or when the test has ended. What the test registers with Cleanup
+// after this call runs before the end of the context, and what it has registered before this call runs after it.
 func Context(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	t.Cleanup(cancel)

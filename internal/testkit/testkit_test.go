@@ -4,6 +4,7 @@ package testkit_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -104,18 +105,28 @@ func TestReceive(t *testing.T) {
 	})
 }
 
-// A context outlives the context of the test, for what Cleanup calls, and ends after Patience.
+// A context outlives the context of the test, for what is registered with Cleanup after it.
 func TestContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := testkit.Context(t)
-		if end, ok := ctx.Deadline(); !ok || time.Until(end) != testkit.Patience {
-			t.Errorf("until %v", end)
-		}
+	var ctx context.Context
+	t.Run("ends with the test", func(t *testing.T) {
 		t.Cleanup(func() {
-			if err := testkit.Context(t).Err(); err != nil {
-				t.Error(err)
+			if !errors.Is(ctx.Err(), context.Canceled) {
+				t.Errorf("before the context: %v", ctx.Err())
 			}
 		})
+		ctx = testkit.Context(t)
+		t.Cleanup(func() {
+			if t.Context().Err() == nil || ctx.Err() != nil {
+				t.Errorf("after the context: %v, the context of the test %v", ctx.Err(), t.Context().Err())
+			}
+		})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, start := testkit.Context(t), time.Now()
+		<-ctx.Done()
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) || time.Since(start) != testkit.Patience {
+			t.Errorf("%v after %v", ctx.Err(), time.Since(start))
+		}
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/loader"
+	"github.com/softroce/softroce-xdp/loader/agent/internal/discovery"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -144,6 +145,7 @@ func TestEngineOfTheNextAgentIsAnnounced(t *testing.T) {
 				defer live.Close()
 				live.Caps |= uint32(caps) // as loader/engine does when it opens the device
 				a := mustOpen(t, o)
+				a.peers = discovery.New(func(n uint64) uint64 { return n - 1 }) // the regular HELLO is as late as it can be
 				if err := a.prepare(); err != nil {
 					t.Fatal(err)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -102,7 +103,7 @@ func next(t *testing.T, w *linkWatch) (l netlink.Link, ok bool) {
 	t.Helper()
 	select {
 	case l, ok = <-w.changes:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("nothing is reported")
 	}
 	return l, ok

@@ -358,10 +358,19 @@ func TestClass(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := float64(pacer.Burst.Microseconds()) * netlink.TickInUsec()
+			found := 0
 			for _, c := range list {
-				if h, ok := c.(*netlink.HtbClass); ok && h.Handle == class && math.Abs(float64(h.Buffer)-want) > want/100 {
+				h, ok := c.(*netlink.HtbClass)
+				if !ok || h.Handle != class {
+					continue
+				}
+				found++
+				if math.Abs(float64(h.Buffer)-want) > want/100 {
 					t.Errorf("%d bit/s: the burst takes %d ticks, want %.0f", rate, h.Buffer, want)
 				}
+			}
+			if found != 1 {
+				t.Errorf("%d bit/s: the kernel has %d classes %x, want 1", rate, found, class)
 			}
 			out, err := exec.Command("tc", "qdisc", "show", "dev", topo.IfName).CombinedOutput()
 			own := fmt.Sprintf("parent %x:%x limit 1048576p", class>>16, class&0xffff)

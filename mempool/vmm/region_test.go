@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
@@ -169,39 +170,27 @@ func TestRegionStoreErrors(t *testing.T) {
 	}
 }
 
-// inTime repeats an access that ended at its deadline, as those of a process that stands still for that long do.
-type inTime struct {
-	t *testing.T
-	r *vmm.Region
-}
-
-func (x inTime) WriteAt(b []byte, off int64) (int, error) { return x.repeat(x.r.WriteAt, b, off) }
-func (x inTime) ReadAt(b []byte, off int64) (int, error)  { return x.repeat(x.r.ReadAt, b, off) }
-
-func (x inTime) repeat(access func([]byte, int64) (int, error), b []byte, off int64) (n int, err error) {
-	for end := time.Now().Add(testkit.Patience); ; {
-		n, err = access(b, off)
-		if !errors.Is(err, vmm.ErrDeadline) && !errors.Is(err, vmm.ErrNoRoom) || time.Now().After(end) {
-			return n, err
-		}
-		x.t.Logf("repeated: %v", err)
-	}
-}
-
-// A store that never answers ends an access at its deadline.
+// A store that never answers ends an access at its deadline, and the access succeeds at once after the answer. Virtual
+// time does not pass while the region works.
 func TestRegionDeadline(t *testing.T) {
-	store := &memStore{}
-	r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: 50 * time.Millisecond}, store)
-	want := fill(t, inTime{t, r}, 1<<20)
-	store.SetSilent(true)
-	b := make([]byte, 10)
-	if _, err := r.ReadAt(b, 0); !errors.Is(err, vmm.ErrDeadline) {
-		t.Fatalf("ReadAt: %v", err)
-	}
-	store.SetSilent(false)
-	if _, err := (inTime{t, r}).ReadAt(b, 0); err != nil || !bytes.Equal(b, want[:10]) {
-		t.Errorf("after the answer: %v", err)
-	}
+	const deadline = 50 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		store := &memStore{}
+		r := newRegion(t, vmm.Config{Size: 1 << 20, Local: 64 << 10, Deadline: deadline}, store)
+		want := fill(t, r, 1<<20)
+		store.SetSilent(true)
+		b, begin := make([]byte, 10), time.Now()
+		_, err := r.ReadAt(b, 0)
+		if took := time.Since(begin); !errors.Is(err, vmm.ErrDeadline) || took < deadline || took > 2*deadline {
+			t.Fatalf("ReadAt: %v after %v", err, took)
+		}
+		store.SetSilent(false)
+		begin = time.Now()
+		_, err = r.ReadAt(b, 0)
+		if took := time.Since(begin); err != nil || !bytes.Equal(b, want[:10]) || took != 0 {
+			t.Errorf("after the answer: %v after %v", err, took)
+		}
+	})
 }
 
 // Close ends accesses that wait, and later ones are refused.

@@ -74,8 +74,8 @@ func TestNoRoomToSteer(t *testing.T) {
 	}
 }
 
-// Who waits for a neighbour in vain reads what is wrong, whether the kernel or our
-// testkit.Patience comes to its end first: the kernel, as a rule.
+// The error of a neighbour that does not answer is the same whether the kernel gives up first, as a rule, or
+// Options.ResolveTimeout ends first.
 func TestUnanswered(t *testing.T) {
 	d := &Device{opts: Options{}.withDefaults()}
 	if d.opts.ResolveTimeout <= 3*time.Second {

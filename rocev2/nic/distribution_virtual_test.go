@@ -149,7 +149,7 @@ func (s *star) until(what string, holds func() bool) {
 	s.t.Helper()
 	for begin := time.Now(); !holds(); s.step() {
 		if time.Since(begin) > time.Minute {
-			s.t.Fatalf("not within a minute: %s; %d WRITEs, reports %+v, %+v", what, s.sent, s.reports, s.d.stats)
+			s.t.Fatalf("not within a virtual minute: %s; %d WRITEs, reports %+v, %+v", what, s.sent, s.reports, s.d.stats)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -19,7 +20,7 @@ import (
 // messages, windows, rates and losses.
 func TestIterationsEnd(t *testing.T) {
 	ops := []verbs.Op{verbs.OpWrite, verbs.OpRead, verbs.OpSend, verbs.OpFetchAdd}
-	watchdog(2*time.Minute, func() {
+	watchdog(testkit.Patience, func() {
 		rapid.Check(t, func(rt *rapid.T) {
 			seed := rapid.Uint64().Draw(rt, "seed")
 			pairs := rapid.IntRange(1, 200).Draw(rt, "queue pairs")

@@ -92,7 +92,7 @@ func (p *oooPair) order(id uint64, op verbs.Op, off, n int) {
 	}
 }
 
-// until runs the engine until all messages have completed, and the queue pairs are silent.
+// until runs the engine until all messages have completed, and the queue pairs are silent, for a virtual minute at most.
 func (p *oooPair) until() {
 	p.t.Helper()
 	for start := time.Now(); ; {
@@ -114,7 +114,7 @@ func (p *oooPair) until() {
 			return
 		}
 		if time.Since(start) > time.Minute {
-			p.t.Fatalf("%d of %d messages have completed after a minute", len(p.got), p.sent)
+			p.t.Fatalf("%d of %d messages have completed after a virtual minute", len(p.got), p.sent)
 		}
 	}
 }

@@ -95,45 +95,58 @@ func conserved(t *testing.T, a, b *side) {
 // gone nothing is outstanding.
 func TestPreCredit(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
-		a, b := creditPair(t, v6, true, true)
-		if granted(a, b) {
-			t.Fatal("granted before connecting")
+		for end := time.Now().Add(testkit.Patience); !firstMessageOnPreCredit(t, v6); {
+			if time.Now().After(end) {
+				t.Fatalf("v6=%t: pre-credit has lapsed before or during the first message each time", v6)
+			}
 		}
-		creditConnect(t, a, b, v6)
-		until(t, "grants before any data", a, b, func() bool { return granted(a, b) })
-		if n := counter(a.dev, "tx_data_pkts") + counter(b.dev, "tx_data_pkts"); n != 0 {
-			t.Errorf("%d packets of data already", n)
-		}
-		given := counter(b.dev, "precredit_granted")
-		a.writeTo(t, b, creditSize, 0)
-		// Pre-credit that a machine standing still has not used in its life is given up, and granted anew.
-		from, to := counters(a.dev), counters(b.dev)
-		used, lapsed := from["precredit_used"], from["precredit_returned"]+to["precredit_reclaimed"]
-		if used == 0 && lapsed == 0 || used > to["precredit_granted"] || used > creditSize {
-			t.Errorf("of %d bytes granted and %d sent %d were sent on pre-credit", to["precredit_granted"], creditSize, used)
-		}
-		conserved(t, a, b)
-		// What was used came back: the next flow finds as much.
-		for i := range 20 {
-			a.writeTo(t, b, 1+i*5003, byte(i))
-		}
-		if n := counter(a.dev, "precredit_used"); n <= given {
-			t.Errorf("%d bytes on pre-credit in all, no more than was granted first: ACKs gave nothing back", n)
-		}
-		conserved(t, a, b)
-		// On a busy machine an answer may be late enough for a probe, or for a timeout, which
-		// sends one packet again; nothing is lost here.
-		from = counters(a.dev) // of one moment: another probe may follow
-		late := from["tail_probes"] + from["local_ack_timeout_err"]
-		if n := from["tx_retransmits"]; n > late {
-			t.Errorf("%d packets sent again, %d of them because answers were late", n, late)
-		}
-		if err := a.qp.Destroy(); err != nil {
-			t.Fatal(err)
-		}
-		until(t, "the sender's last return", a, b, func() bool { return counter(b.dev, "precredit_outstanding") == 0 })
-		t.Logf("v6=%v\n%s\n%s", v6, dump(a.dev), dump(b.dev))
 	}
+}
+
+// firstMessageOnPreCredit returns false if pre-credit lapses before the end of the first message, as it does where the
+// machine stands still for its life. Then the message need not go on it.
+func firstMessageOnPreCredit(t *testing.T, v6 bool) bool {
+	t.Helper()
+	a, b := creditPair(t, v6, true, true)
+	lapsed := func() uint64 { return counter(a.dev, "precredit_returned") + counter(b.dev, "precredit_reclaimed") }
+	if granted(a, b) {
+		t.Fatal("granted before connecting")
+	}
+	creditConnect(t, a, b, v6)
+	until(t, "grants before any data", a, b, func() bool { return granted(a, b) })
+	if n := counter(a.dev, "tx_data_pkts") + counter(b.dev, "tx_data_pkts"); n != 0 {
+		t.Errorf("%d packets of data already", n)
+	}
+	given := counter(b.dev, "precredit_granted")
+	a.writeTo(t, b, creditSize, 0)
+	from, to := counters(a.dev), counters(b.dev)
+	if n := lapsed(); n > 0 {
+		t.Logf("v6=%t: %d bytes have lapsed", v6, n)
+		return false
+	}
+	if used := from["precredit_used"]; used == 0 || used > to["precredit_granted"] || used > creditSize {
+		t.Errorf("of %d bytes granted first, %d in all and %d sent %d were sent on pre-credit", given, to["precredit_granted"], creditSize, used)
+	}
+	conserved(t, a, b)
+	// What was used came back: the next flow finds as much.
+	for i := range 20 {
+		a.writeTo(t, b, 1+i*5003, byte(i))
+	}
+	if n := counter(a.dev, "precredit_used"); n <= given {
+		t.Errorf("%d bytes on pre-credit in all, no more than was granted first: ACKs gave nothing back", n)
+	}
+	conserved(t, a, b)
+	// On a busy machine an answer may be late enough for a probe, or for a timeout, which
+	// sends one packet again; nothing is lost here.
+	from = counters(a.dev) // of one moment: another probe may follow
+	late := from["tail_probes"] + from["local_ack_timeout_err"]
+	if n := from["tx_retransmits"]; n > late {
+		t.Errorf("%d packets sent again, %d of them because answers were late", n, late)
+	}
+	testkit.Must(t, a.qp.Destroy())
+	until(t, "the sender's last return", a, b, func() bool { return counter(b.dev, "precredit_outstanding") == 0 })
+	t.Logf("v6=%v\n%s\n%s", v6, dump(a.dev), dump(b.dev))
+	return true
 }
 
 // Unused pre-credit is void after its life, and the next flow is granted anew.

@@ -49,7 +49,7 @@ func shortReads(t *testing.T, streams int) {
 			}
 			l.drainTo(t)
 			if time.Since(begin) > time.Minute {
-				t.Fatalf("%s: not after a minute", what)
+				t.Fatalf("%s: not after a virtual minute", what)
 			}
 		}
 		return time.Since(begin)

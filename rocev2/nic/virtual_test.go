@@ -268,7 +268,7 @@ func (l *loopback) run(n int, pause func() time.Duration) error {
 		}
 		n -= k
 		if time.Since(start) > time.Minute {
-			return fmt.Errorf("%d messages have not completed after a minute and %d iterations", n, l.iterations)
+			return fmt.Errorf("%d messages have not completed after a virtual minute and %d iterations", n, l.iterations)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -71,7 +72,7 @@ func TestFreeWithoutAnswer(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(testkit.Patience):
 				t.Error("acquire or release waits for the device")
 			}
 			close(d.answer)

@@ -156,7 +156,7 @@ func TestStoppedDevice(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", name, err)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Errorf("%s does not return", name)
 		}
 		cancel()
@@ -198,7 +198,7 @@ func TestFailureOfStoppedDevice(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("Recv does not return")
 	}
 	d.gate.Unlock()

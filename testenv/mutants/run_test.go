@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -36,11 +37,14 @@ var moduleRoot = func() string {
 	return dir
 }()
 
-// Bounds of a test that hangs, or takes ever more memory. Both are errors of the table.
+// Bounds of a test that hangs, or takes ever more memory. Both are errors of the table. A test that waits for
+// testkit.Patience in vain ends before either timeout.
 const (
-	pureTimeout = 5 * time.Minute
+	pureTimeout = 2 * testkit.Patience
 	timeout     = 12 * time.Minute
 	pureKiB     = 4 << 20 // of address space
+
+	_ = uint64(min(pureTimeout, timeout) - testkit.Patience - 1) // does not compile unless both are longer than Patience
 )
 
 // TestMutants builds each mutant and runs its test, which must fail.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -26,19 +27,23 @@ func Loopback(t testing.TB) *nic.Device {
 // qkey is the Q_Key of the queue pairs that Connect connects.
 const qkey = 0x11111111
 
-// endpoint returns the end of a queue pair of a loopback device as Connect uses it. Its PSNs wrap after 16 packets.
-func endpoint(q verbs.QP) verbs.Endpoint {
-	return verbs.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), QPN: q.QPN(), PSN: 0xFFFFF0, QKey: qkey}
+// endpoint returns the end of a queue pair of a loopback device as Connect uses it.
+func endpoint(q verbs.QP, psn rocev2.PSN) verbs.Endpoint {
+	return verbs.Endpoint{Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), QPN: q.QPN(), PSN: psn, QKey: qkey}
 }
 
 // Connect brings two queue pairs of loopback devices to RTS, each with the address of the other one. They may be the
 // same queue pair.
 func Connect(t testing.TB, a, b verbs.QP, attr verbs.Attr) {
 	t.Helper()
-	testkit.Must(t, verbs.Connect(a, endpoint(a), endpoint(b), attr))
-	if a != b {
-		testkit.Must(t, verbs.Connect(b, endpoint(b), endpoint(a), attr))
+	own := endpoint(a, 0xFFFFF0) // PSNs that wrap after 16 packets
+	if a == b {
+		testkit.Must(t, verbs.Connect(a, own, own, attr))
+		return
 	}
+	other := endpoint(b, 0xFFFFE8) // after 24 packets: a PSN of the wrong direction is an error
+	testkit.Must(t, verbs.Connect(a, own, other, attr))
+	testkit.Must(t, verbs.Connect(b, other, own, attr))
 }
 
 // Next waits for the next completion of a queue and returns it.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/mr/clientmem"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
@@ -46,7 +47,7 @@ func TestAllocWhileArenaIsRequested(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("Alloc or Free waits for the server")
 	}
 	close(answers)

@@ -76,7 +76,8 @@ func pair(t testing.TB, dev verbs.Device, list ...stream.Option) (a, b *stream.C
 func TestNettest(t *testing.T) {
 	dev := openLoop(t)
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-		ctx := testkit.Context(t)
+		ctx, cancel := context.WithCancel(testkit.Context(t))
+		defer cancel() // a connection outlives the context of Dial
 		a, b, err := connect(ctx, dev, nil, nil)
 		if err != nil {
 			return nil, nil, nil, err

@@ -49,6 +49,11 @@ error.`,
   softroce-xdp attach --upgrade eth0`,
 		ValidArgsFunction: host.CompleteInterfaces,
 		RunE: func(cmd *cobra.Command, ifs []string) (err error) {
+			var reloads <-chan os.Signal
+			if foreground {
+				reloads = catchReloads()
+				a.readLatest(cmd)
+			}
 			if len(ifs) == 0 {
 				if ifs, err = configured(a.File); err != nil {
 					return err
@@ -60,10 +65,6 @@ error.`,
 			jobs, err := newJobs(a, cmd, ifs, upgrade)
 			if err != nil {
 				return err
-			}
-			var reloads <-chan os.Signal
-			if foreground {
-				reloads = catchReloads()
 			}
 			control, err := attachAll(jobs, foreground)
 			if err != nil {

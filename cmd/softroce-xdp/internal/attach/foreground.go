@@ -118,6 +118,19 @@ func checkReload(a *attacher, jobs []*attachJob) error {
 	return nil
 }
 
+// readLatest replaces the settings of the file by those that it has now, after catchReloads: a SIGHUP between the first
+// reading and catchReloads had no effect. If the file is wrong now, the settings stay, as after a reload.
+func (a *attacher) readLatest(cmd *cobra.Command) {
+	fresh, err := a.reread()
+	if err == nil {
+		a.File = fresh.File
+		err = a.File.Global(cmd.Root().PersistentFlags(), "log-level", "log-format")
+	}
+	if err != nil {
+		a.log.AgentLogger(os.Stderr).Error("reload refused", "err", err)
+	}
+}
+
 // reread reads the configuration file as it is now.
 func (a *attacher) reread() (*attacher, error) {
 	fresh, root := &attacher{&host.App{}, &cli.LogFlags{}}, &cobra.Command{}
