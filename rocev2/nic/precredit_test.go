@@ -125,7 +125,7 @@ func firstMessageOnPreCredit(t *testing.T, v6 bool) bool {
 		return false
 	}
 	if used := from["precredit_used"]; used == 0 || used > to["precredit_granted"] || used > creditSize {
-		t.Errorf("of %d bytes granted first, %d in all and %d sent %d were sent on pre-credit", given, to["precredit_granted"], creditSize, used)
+		t.Fatalf("of %d bytes granted first, %d in all and %d sent %d were sent on pre-credit", given, to["precredit_granted"], creditSize, used)
 	}
 	conserved(t, a, b)
 	// What was used came back: the next flow finds as much.
