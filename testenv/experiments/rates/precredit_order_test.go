@@ -49,22 +49,32 @@ func TestOrderAcrossQueues(t *testing.T) {
 		}
 	}()
 	s := in.senders[0].large
-	before := counter(hosts[0].Dev, "out_of_seq_request")
-	for i := range 15 {
-		sizes := []int{1000, 100_000, 1000, 1 << 18, 500}
-		for _, n := range sizes { // without a pause: each begins behind the last
-			if err := s.post(n); err != nil {
+	overtaken := func() uint64 {
+		before := counter(hosts[0].Dev, "out_of_seq_request")
+		for i := range 15 {
+			sizes := []int{1000, 100_000, 1000, 1 << 18, 500}
+			for _, n := range sizes { // without a pause: each begins behind the last
+				if err := s.post(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range sizes {
+				if err := s.wait(ctx); err != nil {
+					t.Fatalf("round %d: %v", i, err)
+				}
+			}
+			if _, err := s.send(ctx, 1000); err != nil { // alone
 				t.Fatal(err)
 			}
 		}
-		for range sizes {
-			if err := s.wait(ctx); err != nil {
-				t.Fatalf("round %d: %v", i, err)
-			}
-		}
-		if _, err := s.send(ctx, 1000); err != nil { // alone
-			t.Fatal(err)
-		}
+		return counter(hosts[0].Dev, "out_of_seq_request") - before
+	}
+	// Where the machine is busy, a packet is sometimes out of sequence for another reason: one in some runs of 90 messages.
+	// A queue pair that changes queues too early has such packets in every run.
+	n := overtaken()
+	for try := 1; try < 4 && n != 0; try++ {
+		t.Logf("%d packets arrived before one that was sent earlier: once more", n)
+		n = overtaken()
 	}
 	close(stop)
 	if err := <-ended; err != nil {
@@ -78,8 +88,8 @@ func TestOrderAcrossQueues(t *testing.T) {
 	if err != nil || drops != 0 || first < 1000 || second < 3000 {
 		t.Fatalf("%d packets in the first queue, %d in the last, %d dropped, %v: this shows nothing", first, second, drops, err)
 	}
-	if n := counter(hosts[0].Dev, "out_of_seq_request") - before; n != 0 {
-		t.Errorf("%d packets arrived before one that was sent earlier", n)
+	if n != 0 {
+		t.Errorf("in each of four runs packets arrived before one that was sent earlier, %d in the last", n)
 	}
 	t.Logf("%d packets in the first queue, %d in the last", first, second)
 	if err := in.close(); err != nil {
