@@ -49,7 +49,7 @@ func TestWords(t *testing.T) {
 		t.Fatal("no file with Go or C")
 	}
 	for _, file := range files {
-		if file != filepath.Join(root, "docs/words_test.go") { // has them as examples
+		if file != filepath.Join(root, "docs/words_test.go") { // this file has them as examples
 			checkWords(t, words, file, kernelName.ReplaceAllString(readText(t, file), "-"))
 		}
 	}

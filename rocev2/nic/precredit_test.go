@@ -138,7 +138,7 @@ func firstMessageOnPreCredit(t *testing.T, v6 bool) bool {
 	conserved(t, a, b)
 	// On a busy machine an answer may be late enough for a probe, or for a timeout, which
 	// sends one packet again; nothing is lost here.
-	from = counters(a.dev) // of one moment: another probe may follow
+	from = counters(a.dev) // counters of one moment: another probe may follow
 	late := from["tail_probes"] + from["local_ack_timeout_err"]
 	if n := from["tx_retransmits"]; n > late {
 		t.Errorf("%d packets sent again, %d of them because answers were late", n, late)

@@ -17,7 +17,7 @@ import (
 
 // Targets of the device that an agent serves.
 var (
-	serverTarget = compare.AtLeast(0.85, "%.2f") // of the goodput of an engine in the same process
+	serverTarget = compare.AtLeast(0.85, "%.2f") // share of the goodput of an engine in the same process
 	ringsTarget  = compare.AtMost(1.5, "%.1f")   // us from work request to completion, both sides polling
 )
 

@@ -22,9 +22,9 @@ const (
 
 // Targets of them.
 var (
-	manyGoodput = compare.AtLeast(0.8, "%.2f")  // of one queue pair's goodput right before and after
+	manyGoodput = compare.AtLeast(0.8, "%.2f")  // share of one queue pair's goodput right before and after
 	manySent    = compare.AtMost(1.05, "%.2f")  // packets for one that is delivered
-	manyJain    = compare.AtLeast(0.95, "%.2f") // of the queue pairs' messages
+	manyJain    = compare.AtLeast(0.95, "%.2f") // fairness of the queue pairs' messages
 )
 
 // crowded is one measurement of many queue pairs.

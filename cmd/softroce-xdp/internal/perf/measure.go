@@ -22,9 +22,9 @@ type measurement struct {
 	client *Client
 	timer  *time.Timer // fires at the end of the plan's duration
 	on     bool        // the warm-up is over
-	begin  time.Time   // of the warm-up, and then of the measurement
+	begin  time.Time   // start of the warm-up, and then of the measurement
 	before uint64      // messages completed before the measurement
-	next   time.Time   // of the next progress report
+	next   time.Time   // time of the next progress report
 	hist   *hdrhistogram.Histogram
 
 	ended    bool

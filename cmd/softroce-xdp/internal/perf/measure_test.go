@@ -61,7 +61,7 @@ func TestMeasurementEnds(t *testing.T) {
 	}
 }
 
-// Progress is told in step with the start of the run, and once after a stall.
+// Progress reports keep the rhythm of the start of the run. After a stall there is one.
 func TestFollowing(t *testing.T) {
 	due := time.Unix(100, 0)
 	for late, want := range map[time.Duration]time.Duration{

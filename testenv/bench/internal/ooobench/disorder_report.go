@@ -75,7 +75,7 @@ func (o rounds) unfinished() (n int) {
 
 // Limits of out-of-order mode.
 var (
-	leastOfIdeal = 0.95                        // of the goodput without impairments and of what is not lost
+	leastOfIdeal = 0.95                        // share of the goodput without impairments and of what is not lost
 	leastOfSACK  = compare.AtLeast(1, "%.0f")  // goodput over that of RC with SACK
 	mostSent     = compare.AtMost(1.1, "%.1f") // packets sent for one that is delivered
 	mostOfSACK   = compare.AtMost(0.5, "%.1f") // p99 over that of RC with SACK
