@@ -5,7 +5,6 @@ package agents
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -47,8 +46,7 @@ func median(all []Held) Held {
 		for i, h := range all {
 			v[i] = figure(h)
 		}
-		slices.Sort(v)
-		return v[len(v)/2]
+		return medianInt(v)
 	}
 	return Held{
 		of(func(h Held) int { return h.RSS }), of(func(h Held) int { return h.Anon }),
