@@ -33,6 +33,20 @@ func addAddr(t *testing.T, h *topo.Host, ifname, prefix string) netip.Addr {
 	return p.Addr()
 }
 
+// waitOwn waits until the agent of an attachment knows that an address is this host's. Until then
+// packets to and from it pass untouched.
+func waitOwn(t *testing.T, a *loader.Attachment, addr netip.Addr) {
+	t.Helper()
+	testkit.Eventually(t, "own address "+addr.String(), func() bool {
+		own, err := a.OwnAddresses()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer own.Close()
+		return own.Has(addr)
+	})
+}
+
 // Two hosts with two addresses each. Every pair of addresses has stamps with the right token,
 // feedback and decisions, whether the agent answers HELLO (veth) or XDP does (macvlan). Addresses
 // are added before the attach, and while it is in force.
@@ -58,6 +72,7 @@ func TestSecondAddress(t *testing.T) {
 				addr[i][0] = addAddr(t, h, ifname, own[0])
 				att[i] = attachOn(t, h, ifname)
 				addr[i][1] = addAddr(t, h, ifname, own[1])
+				waitOwn(t, att[i], addr[i][1])
 			}
 			var ep [2][2]*load.Endpoint
 			for i, h := range top.Hosts() {
