@@ -74,13 +74,24 @@ func newAgent(a *attacher) *cobra.Command {
 			}
 			log := a.log.AgentLogger(errOut).With("if", args[0])
 			job := &attachJob{attacher: a, name: args[0], cmd: cmd, upgrade: true}
+			control := &loader.Control{}
+			defer func() { control.Release() }()
 			if upgrade {
-				if err := job.reload(); err != nil {
+				var err error
+				control, err = job.reload()
+				if errors.Is(err, loader.ErrAgentRunning) {
+					log.Info("another agent was started meanwhile: this one ends")
+					return nil
+				}
+				if err != nil {
 					log.Error("reload: the agent goes on with the programs and settings that are there", "err", err)
 				}
 			}
 			reload := a.onReload(ctx, stop, []*attachJob{job}, log, reloads)
-			err := runAgent(ctx, args[0], a.Options(), log, func() { say("ready") })
+			err := runAgent(ctx, args[0], a.Options(), log, func() {
+				control.Release()
+				say("ready")
+			})
 			if err == nil && reload.Load() {
 				log.Info("becomes the installed binary")
 				err = becomeInstalled()

@@ -84,21 +84,27 @@ func (j *attachJob) waitReload(before loader.State) error {
 	return fmt.Errorf("%s: process %d has not reloaded within %v: its log says whether it refuses, and why", j.name, j.signal, reloadPatience)
 }
 
-// reload replaces programs and settings of a background agent that was executed again.
-func (j *attachJob) reload() (err error) {
+// reload replaces programs and settings of a background agent that was executed again. Control is the caller's, also after
+// an error: until the agent works, other commands would find none. The error wraps ErrAgentRunning if they have started
+// another one meanwhile.
+func (j *attachJob) reload() (*loader.Control, error) {
+	control, err := loader.TakeControl(j.Options(), j.name)
+	if err != nil {
+		return &loader.Control{}, err
+	}
+	if loader.HasAgent(j.name, j.Options()) {
+		return control, loader.ErrAgentRunning
+	}
 	fresh, err := j.reread()
 	if err != nil {
-		return err
+		return control, err
 	}
 	if j.set, err = fresh.settingsFor(j.name, j.cmd.Flags()); err != nil {
-		return err
+		return control, err
 	}
-	if j.set.Control, err = loader.TakeControl(j.set.Options, j.name); err != nil {
-		return err
-	}
-	defer j.set.Control.Release()
+	j.set.Control = control
 	if err := j.plan(); err != nil {
-		return err
+		return control, err
 	}
-	return j.replacePrograms()
+	return control, j.replacePrograms()
 }
