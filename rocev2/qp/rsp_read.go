@@ -96,7 +96,7 @@ func (s *resources) add(limit uint8) *resource {
 	i := s.head
 	// The requester of a replay of the old resource has its response: it has sent a new
 	// request.
-	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool { return uint32(r.res) == i })
+	s.dropReplays(i)
 	s.head = (s.head + 1) % uint32(len(s.ring))
 	s.pending++
 	return &s.ring[i]
@@ -114,6 +114,17 @@ func (s *resources) resize(n int) {
 	if s.head = s.pending; s.head == uint32(n) {
 		s.head = 0
 	}
+}
+
+// answered reports whether each packet of the response to resource i was sent.
+func (s *resources) answered(i uint32) bool {
+	o := &s.ring[i]
+	return o.nextUnsent >= o.n && !slices.ContainsFunc(s.replays, func(r replay) bool { return uint32(r.res) == i && r.unsentFrom < o.n })
+}
+
+// dropReplays cancels the replays of resource i.
+func (s *resources) dropReplays(i uint32) {
+	s.replays = slices.DeleteFunc(s.replays, func(r replay) bool { return uint32(r.res) == i })
 }
 
 // clear cancels all responses.
@@ -338,12 +349,19 @@ func readOpcode(starts, ends bool) rocev2.Opcode {
 }
 
 // fillPayload reads the data of a READ response. If the memory is not accessible any more,
-// a NAK replaces this response and the connection ends (IBTA 9.7.4.1, 9.9.3).
+// a NAK replaces this response and the connection ends (IBTA 9.7.4.1, 9.9.3). If all of the response
+// was sent before, it is dropped instead: mostly the requester has it, and has told the application
+// that the memory is not needed any more. Otherwise it asks until its retries end.
 func (r *responder) fillPayload(o *Outbound, dst []byte) bool {
 	q, res := r.q, &r.res.ring[o.wqe]
 	f := o.readRemote(q.cfg.Memory, q.cfg.PD, q.cfg.QPN, res.rkey, res.va+uint64(o.off), dst)
 	if f == mem.FaultNone {
 		return true
+	}
+	if o.Again && r.res.answered(o.wqe) {
+		r.res.dropReplays(o.wqe)
+		q.cfg.Count.Ignored++
+		return false
 	}
 	r.res.clear()
 	end := &fatalNAKs[verdictOf(f)]

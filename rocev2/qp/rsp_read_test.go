@@ -226,6 +226,53 @@ func TestReadFailsInProgress(t *testing.T) {
 	}
 }
 
+// Memory that becomes inaccessible after the response to a READ: a request for it again gets none, and
+// the connection goes on. The requester told the application, by a SEND for example, that it has the data.
+func TestMemoryGoneAfterRead(t *testing.T) {
+	const packets = 4
+	for _, from := range []int{0, packets - 1} {
+		x := newTarget(t, verbs.RC)
+		x.postRecv(1, 1, 64)
+		x.next(read(dataBase, packets*256))
+		if n := len(x.out()); n != packets {
+			t.Fatalf("%d packets of response", n)
+		}
+		again := read(dataBase+uint64(from)*256, uint32(packets-from)*256)
+		again.PSN = psn(from)
+		x.in(again)
+		x.m.regions[dataKey].gone = true
+		x.next(dg{Opcode: so, AckReq: true})
+		x.wantOut(ackOf(packets, 2))
+		x.wantDone(verbs.Completion{WRID: 1, Op: verbs.OpRecv})
+		if x.q.State() != verbs.StateRTR || x.count.Ignored != 1 {
+			t.Errorf("now in %s, ignored %d", x.q.State(), x.count.Ignored)
+		}
+	}
+}
+
+// The same while a part of the response was never sent: the requester does not have that part, and gets
+// the NAK, whether it goes back or asks for a part again.
+func TestMemoryGoneDuringRead(t *testing.T) {
+	const packets = 4
+	for _, n := range []int{packets, 1} {
+		x := newTarget(t, verbs.RC)
+		x.next(read(dataBase, packets*256))
+		for range 2 {
+			if !x.q.NextData(x.now, &x.answer) {
+				t.Fatal("no response")
+			}
+		}
+		again := read(dataBase, uint32(n)*256)
+		again.PSN = psn(0)
+		x.in(again)
+		x.m.regions[dataKey].gone = true
+		x.wantOut(nakOf(0, 0, rocev2.NAKRemoteAccess))
+		if x.q.State() != verbs.StateErr {
+			t.Errorf("now in %s", x.q.State())
+		}
+	}
+}
+
 // The Missed count: a READ requested again reveals the loss of that part, if only a part of
 // the responses sent is requested, and of one packet if the requester goes back and drops
 // what it has. Responses not sent yet are not lost.
