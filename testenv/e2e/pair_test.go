@@ -192,16 +192,20 @@ func family(v6 bool) string {
 
 // exchange runs one exchange. One that the host has spoilt, by dropping packets in
 // front of a machine that it had paused, is run again: UC and UD do not repeat
-// what is lost, and then wait for it.
+// what is lost, and then wait for it. So is one in which rxe repeated packets, though all
+// arrived: a machine that is paused is late. What the product delays is late each time.
 func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepeer.Exchange) phase {
 	t.Helper()
-	const tries = 10
+	const tries, lateTries = 10, 5
 	for i := 1; ; i++ {
 		drops := p.hostDrops(t)
 		got, err := p.tryExchange(ctx, t, name, x)
 		drops = p.hostDrops(t) - drops
 		if drops > 0 && i < tries {
 			t.Logf("%s: the host dropped %d packets in front of a paused machine: again (%v)", name, drops, err)
+			continue
+		}
+		if err == nil && len(got.trouble) > 0 && got.lost["a to b"] == 0 && got.lost["b to a"] == 0 && i < lateTries {
 			continue
 		}
 		if err != nil {
