@@ -312,9 +312,12 @@ func TestRegionServerGone(t *testing.T) {
 	if _, err := r.WriteAt(b, 0); err != nil {
 		t.Fatal(err)
 	}
+	// All is read once, so that the local pages are stored as well: a read would wait for room until the deadline.
+	_, err := r.ReadAt(b, 0)
+	testkit.Must(t, err)
 	testkit.Must(t, n.Close())
 	var p *vmm.PageError
-	if _, err := r.ReadAt(make([]byte, size), 0); !errors.As(err, &p) {
+	if _, err := r.ReadAt(b, 0); !errors.As(err, &p) {
 		t.Errorf("ReadAt: %v", err)
 	}
 }
