@@ -69,6 +69,7 @@ type soak struct {
 	started  uint64 // programs, for their seeds
 	credit   []bool // hosts whose pre-credit an event has turned on, until it is turned off
 	credited []bool // hosts whose pre-credit an event has turned on at some time
+	detached []bool // hosts that an event has detached at some time
 	spare    []bool // hosts that have their second address now
 
 	period     *SoakPeriod
@@ -98,7 +99,7 @@ func Soak(ctx context.Context, c SoakConfig) (*SoakResult, error) {
 		return nil, fmt.Errorf("%d hosts: a soak has 2 to 8", c.Hosts)
 	}
 	flags := func() []bool { return make([]bool, c.Hosts) }
-	s := &soak{SoakConfig: c, rand: rand.New(rand.NewPCG(c.Seed, 1)), credit: flags(), credited: flags(), spare: flags()}
+	s := &soak{SoakConfig: c, rand: rand.New(rand.NewPCG(c.Seed, 1)), credit: flags(), credited: flags(), detached: flags(), spare: flags()}
 	var err error
 	if s.counter, err = newCounter(c.Binary); err != nil {
 		return nil, err

@@ -178,7 +178,7 @@ func (s *soak) detachAndAttach() error {
 	if err := errors.Join(s.checkFaultsOf(host), s.product(host, "detach", topo.IfName)); err != nil {
 		return err
 	}
-	s.credit[host] = false
+	s.credit[host], s.detached[host] = false, true
 	time.Sleep(time.Duration(s.rand.Int64N(int64(time.Second))))
 	return s.product(host, "attach", "--config", s.configPath(), topo.IfName)
 }
