@@ -12,7 +12,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/load"
@@ -211,14 +210,15 @@ func TestSecondAddressOfEngine(t *testing.T) {
 		}
 	}
 	for i, p := range pairs {
-		if err := engines.Connect(from[i].qp, to[i].qp, addr[0][p[0]], addr[1][p[1]], rocev2.PMTU1024); err != nil {
-			t.Fatal(err)
-		}
+		connect(t, from[i].qp, to[i].qp, addr[0][p[0]], addr[1][p[1]])
 	}
 	for i, p := range pairs {
 		at, back := addr[0][p[0]], addr[1][p[1]]
+		testkit.Eventually(t, "an entry on both hosts", func() bool { // an engine makes it some time after the packet
+			write(i)
+			return hasRow(t, att[1], at) && hasRow(t, att[0], back)
+		})
 		testkit.Eventually(t, "stamps of both directions", func() bool {
-			write(i) // which makes the entries
 			before, answers := mustRow(t, att[1], at), mustRow(t, att[0], back)
 			for range 20 {
 				write(i)

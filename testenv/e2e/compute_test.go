@@ -10,9 +10,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/task"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -50,9 +49,7 @@ func TestComputeTasks(t *testing.T) {
 	hosts := engines.New(t, topo.Spec{StaticNeighbours: true, Hosts: []topo.HostSpec{{Name: "client"}, {Name: "server"}}})
 	for _, v6 := range []bool{false, true} {
 		near, far := newComputeEnd(t, hosts[0]), newComputeEnd(t, hosts[1])
-		if err := engines.Connect(near.qp, far.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU1024); err != nil {
-			t.Fatal(err)
-		}
+		connect(t, near.qp, far.qp, hosts[0].Addr(v6), hosts[1].Addr(v6))
 		exchangeTasks(t, near, far)
 		if err := engines.Close(hosts); err != nil {
 			t.Fatal(err)
@@ -62,7 +59,7 @@ func TestComputeTasks(t *testing.T) {
 
 func exchangeTasks(t *testing.T, near, far computeEnd) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	executor, err := task.NewExecutor(task.Config{Cores: 2})
 	if err != nil {

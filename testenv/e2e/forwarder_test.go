@@ -10,7 +10,6 @@ import (
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader"
-	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
@@ -26,6 +25,14 @@ func routed(t *testing.T) *topo.Topology {
 		t.Fatal(err)
 	}
 	return top
+}
+
+// hasRow reports whether there is an entry of a peer.
+func hasRow(t *testing.T, a *loader.Attachment, peer netip.Addr) bool {
+	t.Helper()
+	_, found, err := a.Lookup(peer)
+	testkit.Must(t, err)
+	return found
 }
 
 // mustRow returns the entry of a peer, which exists.
@@ -99,6 +106,13 @@ func TestForwarderPassesTraffic(t *testing.T) {
 	}
 }
 
+// connect connects two queue pairs, with a timeout that is longer than the default one: that ends a connection to a
+// host that stalls for two seconds.
+func connect(t *testing.T, a, b verbs.QP, addrA, addrB netip.Addr) {
+	t.Helper()
+	testkit.Must(t, engines.ConnectAttr(a, b, addrA, addrB, func(x *verbs.Attr) { x.Timeout = 20 }))
+}
+
 // writer is a queue pair with memory of its own.
 type writer struct {
 	qp verbs.QP
@@ -159,9 +173,7 @@ func TestForwarderWithEqualQPNs(t *testing.T) {
 		if i%2 != 0 {
 			x, h = r[i], hosts[1]
 		}
-		if err := engines.Connect(e[i].qp, x.qp, hosts[0].IPv4(), h.IPv4(), rocev2.PMTU1024); err != nil {
-			t.Fatal(err)
-		}
+		connect(t, e[i].qp, x.qp, hosts[0].IPv4(), h.IPv4())
 		if err := e[i].qp.PostSend(&verbs.SendWR{ID: uint64(i), Op: verbs.OpWrite, SGL: []verbs.SGE{{Addr: e[i].mr.VA() + uint64(64*i), Len: 64, LKey: e[i].mr.LKey()}}, RemoteAddr: x.mr.VA() + uint64(64*i), RKey: x.mr.RKey()}); err != nil {
 			t.Fatal(err)
 		}

@@ -134,8 +134,8 @@ func TestPolicySetLive(t *testing.T) {
 		if out := n.must(t, "policy", "show", topo.IfName); !strings.Contains(out, mode) {
 			t.Errorf("policy show does not say %s:\n%s", mode, out)
 		}
-		// Two: the first may have been computed when the mode changed. literal may
-		// have cut so deep that an echo takes its time.
+		// Three: the first may have been computed when the mode changed, and the last is in the
+		// registers before its rate is. literal may have cut so deep that an echo takes its time.
 		decisions := func(n uint32) (after bpf.DestRegs) {
 			before := l.row(t, a).Policy.Decisions
 			testkit.Eventually(t, "decisions in mode "+mode, func() bool {
@@ -144,7 +144,7 @@ func TestPolicySetLive(t *testing.T) {
 			})
 			return after
 		}
-		rate := decisions(2).RateBps
+		rate := decisions(3).RateBps
 		if mode != "fixed" {
 			continue
 		}

@@ -122,6 +122,7 @@ func Loop(ctx context.Context, ends [2]topo.CableEnd, spec LoopSpec) (LoopResult
 	wg.Go(func() {
 		r.TxCPU = onThread(func() { r.Sent, errTx = l.transmit() })
 		r.Elapsed = time.Since(start)
+		l.total = r.Sent
 		l.sent.Store(true)
 	})
 	if spec.Kicker {
@@ -187,6 +188,7 @@ type loop struct {
 
 	stop     atomic.Bool   // the time is over
 	sent     atomic.Bool   // everything was kicked
+	total    uint64        // packets that were sent, once sent is true
 	received atomic.Uint64 // packets
 }
 
@@ -202,7 +204,7 @@ func (l *loop) window() uint64 {
 
 func (l *loop) transmit() (sent uint64, err error) {
 	window := l.window()
-	for !l.stop.Load() {
+	for sent == 0 || !l.stop.Load() { // a batch at least, on a machine that stalls
 		n := l.spec.Batch
 		if sent+uint64(n)-l.received.Load() > window {
 			yield()
@@ -229,7 +231,7 @@ func (l *loop) transmit() (sent uint64, err error) {
 			return sent, err
 		}
 	}
-	for deadline := time.Now().Add(time.Second); l.tx.Pending() > 0 && err == nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(lostAfter); l.tx.Pending() > 0 && err == nil && time.Now().Before(deadline); {
 		err = l.tx.Kick()
 	}
 	return sent, err
@@ -250,17 +252,21 @@ func (l *loop) kick() error {
 // yield lets another thread of this machine's few cores run.
 func yield() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// receive counts until the sender is done and nothing comes any more. Packets must
-// have the right size and come in order.
+// receive counts until all that was sent has come, or is lost. Packets must have the right size and come in order.
 func (l *loop) receive() error {
 	b := l.rx.NewBatch(256)
 	next := uint64(0)
+	var end time.Time // time at which what has not come is lost
 	for {
-		last := l.sent.Load()
 		got := l.rx.Receive(b)
 		if got == 0 {
-			if last {
-				return nil
+			if l.sent.Load() {
+				if end.IsZero() {
+					end = time.Now().Add(lostAfter)
+				}
+				if l.received.Load() == l.total || time.Now().After(end) {
+					return nil
+				}
 			}
 			if !l.spec.Spin {
 				if _, err := l.rx.Wait(10 * time.Millisecond); err != nil {

@@ -235,7 +235,7 @@ func (x *isolationExperiment) flows(ctx context.Context, f func(context.Context)
 	for _, to := range x.addr {
 		go func() {
 			_, err := x.src.Send(ctx, load.Flow{
-				To: to, Window: x.cfg.Window, PMTU: x.cfg.PMTU, SendBuffer: sendBuffer, GiveUp: 20 * time.Second,
+				To: to, Window: x.cfg.Window, PMTU: x.cfg.PMTU, SendBuffer: sendBuffer, GiveUp: time.Minute,
 			})
 			if err != nil {
 				stop(err) // f need not go on

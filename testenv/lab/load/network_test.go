@@ -101,7 +101,7 @@ func TestWirePacketsAreRoCEv2(t *testing.T) {
 	for _, pair := range [][2]netip.Addr{{a.IPv4(), b.IPv4()}, {a.IPv6(), b.IPv6()}} {
 		src := open(t, a, pair[0], nil)
 		open(t, b, pair[1], nil)
-		if _, err := src.Send(t.Context(), Flow{To: pair[1], Bytes: 1 << 20, MessageBytes: 10001}); err != nil {
+		if _, err := src.Send(t.Context(), Flow{To: pair[1], Bytes: 1 << 20, MessageBytes: 10001, MinRTO: patient, GiveUp: 2 * patient}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -274,8 +274,8 @@ func TestFullHostQdiscPausesTheSender(t *testing.T) {
 		t.Fatalf("tc: %s, %v", out, err)
 	}
 	src, dst := open(t, a, a.IPv4(), nil), open(t, b, b.IPv4(), nil)
-	// The long timeout keeps a stalled machine from looking like a loss.
-	r, err := src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 2 << 20, MinRTO: patient, GiveUp: 2 * patient})
+	// The long timeout keeps a stalled machine from looking like a loss, and the window fits the ring of a veth.
+	r, err := src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 2 << 20, Window: 128, MinRTO: patient, GiveUp: 2 * patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestFullHostQdiscPausesTheSender(t *testing.T) {
 	}
 
 	// A small socket buffer does the same without any refusal.
-	r, err = src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 1 << 20, SendBuffer: 8 << 10, MinRTO: patient, GiveUp: 2 * patient})
+	r, err = src.Send(t.Context(), Flow{To: b.IPv4(), Bytes: 1 << 20, Window: 128, SendBuffer: 8 << 10, MinRTO: patient, GiveUp: 2 * patient})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,13 +105,17 @@ func (c *Capture) loop(w *pcapgo.Writer, cfg CaptureConfig) error {
 	for c.stats.Written < cfg.Max {
 		var size, oobLen int
 		var recvErr error
-		err := raw.Read(func(fd uintptr) bool {
+		receive := func(fd uintptr) bool {
 			// Four bytes are left in front for a VLAN tag to be put back.
 			size, oobLen, _, _, recvErr = unix.Recvmsg(int(fd), buf[4:], oob, unix.MSG_TRUNC)
 			return !errors.Is(recvErr, unix.EAGAIN)
-		})
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
+		}
+		err := raw.Read(receive)
+		if errors.Is(err, os.ErrDeadlineExceeded) { // what the kernel has queued is still to be read
+			queued := false
+			if err = raw.Control(func(fd uintptr) { queued = receive(fd) }); err == nil && !queued {
+				return nil
+			}
 		}
 		if err := errors.Join(err, recvErr); err != nil {
 			return fmt.Errorf("rxepeer: capture on %s: %w", cfg.Iface, err)

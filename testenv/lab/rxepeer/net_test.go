@@ -12,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/samples"
 )
@@ -117,6 +118,11 @@ func TestCapture(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	testkit.Eventually(t, "three frames at the other end", func() bool {
+		info, err := os.Stat(file)
+		testkit.Must(t, err)
+		return info.Size() >= int64(24+3*16+2*len(plain)+len(tagged)) // headers of the file and of each frame
+	})
 	stats, err := c.Stop()
 	if err != nil || stats.Written != 3 || stats.Dropped != 0 || stats.Full {
 		t.Errorf("stats %+v, error %v", stats, err)

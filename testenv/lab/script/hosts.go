@@ -100,8 +100,8 @@ func transfer(top *topo.Topology, bytes uint64, while func()) (load.Report, erro
 		ends[i] = ep
 	}
 	received := func() load.Received { return ends[1].Received()[top.Host(1).IPv4()] }
-	// A patient sender: what it sends again was lost, not late on a busy machine.
-	flow := load.Flow{To: top.Host(2).IPv4(), Bytes: bytes, MinRTO: time.Minute, GiveUp: Patience}
+	// A patient sender: what it sends again was lost, not late on a busy machine. Its window fits the ring of a veth.
+	flow := load.Flow{To: top.Host(2).IPv4(), Bytes: bytes, Window: 128, MinRTO: time.Minute, GiveUp: Patience}
 	if while != nil {
 		flow.Bytes = 0 // until its context ends
 	}

@@ -91,8 +91,9 @@ func (p *Port) plug(h *Host) error {
 	return nil
 }
 
-// settle is how long the kernel's deferred work may take on a busy machine.
-const settle = 5 * time.Second
+// settle is how long the kernel's deferred work may take. It only ends what has failed: on a machine that stalls, the
+// work is done late.
+const settle = 5 * time.Minute
 
 // waitUp waits until the kernel has noticed an interface's carrier.
 func waitUp(h *Host, ifName string) error {

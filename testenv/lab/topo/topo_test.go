@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -154,10 +155,13 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("%s%d-1-h1", namePrefix, dead.Process.Pid)
-	th, ns, err := newNamespace(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var th *thread
+	var ns netns.NsHandle
+	// Another test process may sweep the name before the namespace is mounted on it.
+	testkit.Eventually(t, "a namespace of a process that has ended", func() (err error) {
+		th, ns, err = newNamespace(name)
+		return err
+	})
 	th.stop()
 	ns.Close()
 	unmounted := fmt.Sprintf("%s/%s%d-1-h2", netnsDir, namePrefix, dead.Process.Pid)
@@ -250,6 +254,11 @@ func TestEveryHostReachesEveryOther(t *testing.T) {
 		t.Run(fmt.Sprintf("mtu=%d,static=%v", c.mtu, c.static), func(t *testing.T) {
 			top := ForTest(t, Spec{Hosts: Hosts(3), MTU: c.mtu, StaticNeighbours: c.static})
 			for _, a := range top.Hosts() {
+				if !c.static {
+					askPatiently(t, a)
+				}
+			}
+			for _, a := range top.Hosts() {
 				for _, b := range top.Hosts() {
 					if a != b {
 						exchange(t, a, b, a.IPv4(), b.IPv4(), c.mtu-28)
@@ -258,6 +267,15 @@ func TestEveryHostReachesEveryOther(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// askPatiently has a host ask for a neighbour for five minutes, and not for three seconds. When the kernel ends its
+// questions, it drops the datagram that waits for the answer.
+func askPatiently(t *testing.T, h *Host) {
+	t.Helper()
+	for _, family := range []string{"ipv4", "ipv6"} {
+		testkit.Must(t, h.Sysctl("net/"+family+"/neigh/"+IfName+"/mcast_solicit", "300"))
 	}
 }
 

@@ -106,7 +106,7 @@ func (w *wave) err() error {
 func (w *wave) end() error {
 	w.cancel()
 	w.all.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return errors.Join(w.err(), w.node.Leave(ctx), w.dev.Close())
 }

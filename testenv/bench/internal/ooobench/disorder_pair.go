@@ -64,7 +64,7 @@ func (p *pair) understand(ctx context.Context) error {
 			return false, err
 		}
 		for i := range p.CQ {
-			c, err := engines.PollOne(p.CQ[i], 5*time.Second)
+			c, err := engines.PollOne(p.CQ[i], time.Minute)
 			if err == nil {
 				_, err = p.Check(i, &c)
 			}

@@ -15,7 +15,7 @@ import (
 // railsPatience is how long messages may take to end when no more are posted, and late how long a second
 // notification is waited for then.
 const (
-	railsPatience = 10 * time.Second
+	railsPatience = time.Minute
 	late          = 50 * time.Millisecond
 )
 

@@ -10,7 +10,7 @@ import (
 
 // Until waits until a condition holds.
 func Until(ctx context.Context, what string, holds func() (bool, error)) error {
-	const limit, step = 30 * time.Second, 5 * time.Millisecond
+	const limit, step = 5 * time.Minute, 5 * time.Millisecond
 	for end := time.Now().Add(limit); ; time.Sleep(step) {
 		ok, err := holds()
 		switch {
