@@ -136,11 +136,10 @@ func firstMessageOnPreCredit(t *testing.T, v6 bool) bool {
 		t.Errorf("%d bytes on pre-credit in all, no more than was granted first: ACKs gave nothing back", n)
 	}
 	conserved(t, a, b)
-	// On a busy machine an answer may be late enough for a probe, or for a timeout, which
-	// sends one packet again; nothing is lost here.
+	// On a busy machine an answer may be late enough for a probe, which sends one packet again, or for a timeout, which
+	// may send all again that has no answer; nothing is lost here.
 	from = counters(a.dev) // counters of one moment: another probe may follow
-	late := from["tail_probes"] + from["local_ack_timeout_err"]
-	if n := from["tx_retransmits"]; n > late {
+	if n, late := from["tx_retransmits"], from["tail_probes"]; n > late && from["local_ack_timeout_err"] == 0 {
 		t.Errorf("%d packets sent again, %d of them because answers were late", n, late)
 	}
 	testkit.Must(t, a.qp.Destroy())
