@@ -227,12 +227,12 @@ func TestDMAFailures(t *testing.T) {
 	if _, err := d.WriteAt([]byte("abc"), 0); err != nil {
 		t.Errorf("after the memory could be reached: %v", err)
 	}
-	if d, err = c.OpenDMAFor(buffer, 2*time.Second); err != nil {
+	if d, err = c.OpenDMAFor(buffer, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	release := m.HoldBank(1)
 	for range 2 { // the second does not wait
-		if n, err := d.ReadAt(make([]byte, 3), 4<<30-1); n != 1 || err == nil || !strings.Contains(err.Error(), "DMA queue of bank 1: no end of a transfer within 2s") {
+		if n, err := d.ReadAt(make([]byte, 3), 4<<30-1); n != 1 || err == nil || !strings.Contains(err.Error(), "DMA queue of bank 1: no end of a transfer within 5s") {
 			t.Errorf("%d, %v", n, err)
 		}
 	}

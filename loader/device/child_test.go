@@ -197,6 +197,14 @@ type peer struct {
 	round    byte // number of checks; the data of each is different
 }
 
+// patient has a silent peer of another host be given up after 7 s (qp.RetryBound): the agent of that host may stand still
+// while the one of this host does not. On one host both are one engine.
+func patient(a *verbs.Attr) {
+	if os.Getenv(childAddr) != "" {
+		a.Timeout = 16
+	}
+}
+
 // childPort is the interface of a child, and its address.
 func childPort() (ifname string, addr netip.Addr) {
 	if v := os.Getenv(childAddr); v != "" {
@@ -261,7 +269,9 @@ func peerChild(dir string, in *bufio.Scanner) error {
 		case "connect":
 			if err = json.Unmarshal([]byte(rest), &p.far); err == nil {
 				local, remote := verbs.Endpoint{Addr: p.own.Addr, QPN: p.own.QPN}, verbs.Endpoint{Addr: p.far.Addr, QPN: p.far.QPN}
-				err = verbs.Connect(p.qp, local, remote, verbs.DefaultAttr())
+				attr := verbs.DefaultAttr()
+				patient(&attr)
+				err = verbs.Connect(p.qp, local, remote, attr)
 			}
 		case "forever": // never ends
 			fmt.Println("done")

@@ -89,7 +89,7 @@ func (p *connected) do(verb, rest string) (said string, err error) {
 			said = p.l.Addr().String()
 		}
 	case "dial":
-		p.c, err = rdma.Dial(ctx, p.dev, rest, rdma.WithPrivate([]byte("hello")))
+		p.c, err = rdma.Dial(ctx, p.dev, rest, rdma.WithPrivate([]byte("hello")), rdma.WithAttr(patient))
 	case "accept":
 		if p.c, err = p.l.Accept(ctx); err == nil && !bytes.HasPrefix(p.c.PeerPrivate(), []byte("hello")) {
 			err = fmt.Errorf("private data %q", p.c.PeerPrivate())

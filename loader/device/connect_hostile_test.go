@@ -36,12 +36,20 @@ func manage(t testing.TB, dir string) *manager {
 
 var somewhere = mad.IPServiceID(mad.PortTCP, 7174)
 
+// queuePair makes a queue pair that can be connected.
+func (m *manager) queuePair() verbs.QP {
+	m.t.Helper()
+	return testkit.Must1(m.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: m.cq, RecvCQ: m.cq}))(m.t)
+}
+
 // connectTo begins a connection of a new queue pair.
 func (m *manager) connectTo(service mad.ServiceID) (cm.ID, error) {
-	q, err := m.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: m.cq, RecvCQ: m.cq})
-	if err != nil {
-		return 0, err
-	}
+	m.t.Helper()
+	return m.connectWith(m.queuePair(), service)
+}
+
+// connectWith begins a connection of a queue pair.
+func (m *manager) connectWith(q verbs.QP, service mad.ServiceID) (cm.ID, error) {
 	return m.Connect(cm.ConnectParams{Local: here, Peer: here, Service: service, QPN: q.QPN(), PSN: 5, Attr: verbs.DefaultAttr()})
 }
 

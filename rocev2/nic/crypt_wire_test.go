@@ -33,7 +33,7 @@ func TestEncryptedOnTheWire(t *testing.T) {
 			}
 			k.Send, k.Receive = k.Receive, k.Send
 		}
-		if err := engines.Connect(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU4096); err != nil {
+		if err := connectPair(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU4096); err != nil {
 			t.Fatal(err)
 		}
 		ends := [2]*side{a, b}

@@ -50,7 +50,7 @@ func TestDistributionHosts(t *testing.T) {
 		hub = append(hub, &o)
 	}
 	for i, p := range peers {
-		if err := engines.Connect(hub[i].qp, p.qp, hosts[1].Addr(false), p.host.Addr(false), rocev2.PMTU1024); err != nil {
+		if err := connectPair(hub[i].qp, p.qp, hosts[1].Addr(false), p.host.Addr(false), rocev2.PMTU1024); err != nil {
 			t.Fatal(err)
 		}
 	}

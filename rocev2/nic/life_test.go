@@ -157,15 +157,24 @@ func counter(d *nic.Device, name string) uint64 {
 	panic("no counter " + name)
 }
 
-// steered counts the entries of a host's steer_table, and compares with the config.
+// steered counts the entries of a host's steer_table, and compares with the config. Nobody changes them meanwhile.
 func steered(t testing.TB, h *engines.Host) int {
+	t.Helper()
+	n, config := steerEntries(t, h)
+	if config != n {
+		t.Errorf("config says %d queue pairs, the table %d", config, n)
+	}
+	return n
+}
+
+// steerEntries returns the number of queue pairs in a host's steer_table, and that of the config, which is read later.
+func steerEntries(t testing.TB, h *engines.Host) (n, config int) {
 	t.Helper()
 	att, err := loader.Open(topo.IfName, h.LoaderOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer att.Close() // not at the test's end: this is asked many times
-	n := 0
 	var qpn uint32
 	var s bpf.Steer
 	for it := att.Maps.SteerTable.Iterate(); it.Next(&qpn, &s); {
@@ -174,10 +183,10 @@ func steered(t testing.TB, h *engines.Host) int {
 		}
 	}
 	cfg, err := att.Config()
-	if err != nil || int(cfg.Steered) != n {
-		t.Errorf("config says %d queue pairs, the table %d (%v)", cfg.Steered, n, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return n
+	return n, int(cfg.Steered)
 }
 
 // A device that is closed in the middle of traffic: everything completes as flushed,
@@ -285,13 +294,20 @@ func TestKilled(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		if wait { // for the agent
-			for end := time.Now().Add(testkit.Patience); steered(t, h) != 0; time.Sleep(50 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("the agent did not clean up\n%s", h.Log())
+			testkit.Eventually(t, "the agent removes the entries", func() error { // the config first
+				if n, config := steerEntries(t, h); n != 0 || config != 0 {
+					return fmt.Errorf("config says %d queue pairs, the table %d\n%s", config, n, h.Log())
 				}
-			}
+				return nil
+			})
 		}
-		d := h.MustOpen(t, nic.Options{})
+		var d *nic.Device
+		testkit.Eventually(t, "the engine opens", func() (err error) { // the agent may have the lease, to remove entries
+			if d, err = h.Open(nic.Options{}); err != nil && !errors.Is(err, loader.ErrEngineRunning) {
+				t.Fatal(err)
+			}
+			return err
+		})
 		if n := steered(t, h); n != 0 {
 			t.Errorf("%d queue pairs are steered in a fresh engine", n)
 		}
@@ -340,25 +356,25 @@ func TestSelective(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
 	a, b := connected(t, hosts, short)
 	startTraffic(a, b, 20000).flows(t)
-	for end := time.Now().Add(testkit.Patience); ; time.Sleep(20 * time.Millisecond) {
+	table := hosts[0].Attachment(t)
+	var row loader.Row
+	testkit.Eventually(t, "both ends are selective, and the table has counted", func() error {
 		x, err := a.qp.Query()
 		y, err2 := b.qp.Query()
 		if err != nil || err2 != nil {
 			t.Fatal(err, err2)
 		}
-		if x.Selective && y.Selective && counter(hosts[0].Dev, "tx_stamped") > 0 { // one comes before the other
-			break
+		if row, _, err = table.Lookup(hosts[1].IPv4()); err != nil {
+			t.Fatal(err)
 		}
-		if time.Now().After(end) {
-			rows, _ := hosts[0].Attachment(t).Rows()
-			t.Fatalf("selective: %v, %v; %d packets stamped; %d entries, caps %#x\n%s%s", x.Selective, y.Selective,
-				counter(hosts[0].Dev, "tx_stamped"), len(rows), rows[0].Regs.Caps, hosts[0].Log(), hosts[1].Log())
+		stamped := counter(hosts[0].Dev, "tx_stamped")
+		// Each of them may be the last: the engine counts a packet at once, and reports it to the table later.
+		if x.Selective && y.Selective && stamped > 0 && row.Regs.TxPackets > 0 && row.Regs.Caps&bpf.CapSACK != 0 {
+			return nil
 		}
-	}
-	row, found, err := hosts[0].Attachment(t).Lookup(hosts[1].IPv4())
-	if err != nil || !found || row.Regs.TxPackets == 0 || row.Regs.Caps&bpf.CapSACK == 0 {
-		t.Errorf("the destination's entry: %v, %+v", err, row.Regs)
-	}
+		return fmt.Errorf("selective: %v, %v; %d packets stamped; the destination's entry: %+v\n%s%s", x.Selective, y.Selective,
+			stamped, row.Regs, hosts[0].Log(), hosts[1].Log())
+	})
 	t.Logf("tx_ns %d, rx_ns %d, in_tx_ns %d, %d of %d unstamped", row.Regs.TxNs, row.Regs.RxNs, row.Regs.InTxNs, row.Regs.TxUnstamped, row.Regs.TxPackets)
 }
 

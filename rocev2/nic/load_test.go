@@ -7,6 +7,7 @@ package nic_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -62,12 +63,12 @@ func TestPacing(t *testing.T) {
 			a, b := connected(t, hosts, short)
 			wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 1<<16), RemoteAddr: b.va, RKey: b.key}
 			pump(t, a, &wr, 2, 300*time.Millisecond)  // the burst that an idle destination has saved up
-			want := float64(mbit) * 1e6 * 1068 / 1082 // IP bytes; the pacer counts the Ethernet header too
+			want := float64(mbit) * 1e6 * 1024 / 1082 // payload; the pacer counts headers, and the Ethernet header too
 			// Too fast is wrong at once, on every machine. Too slow may be a machine that stalled
 			// for longer than the burst that the pacer saves up; then another try must do.
 			tries := require.Tries(8)
 			for i := range tries {
-				ratio := pacedRate(t, hosts, a, &wr) / want
+				ratio := pacedRate(t, a, &wr) / want
 				t.Logf("%.4f times the rate", ratio)
 				if ratio > 1.03 {
 					t.Fatal("too fast")
@@ -79,53 +80,37 @@ func TestPacing(t *testing.T) {
 					require.Missed(t, "too slow")
 				}
 			}
-			if row(t, hosts[0], hosts[1]).PacedNs == 0 {
-				t.Error("the table does not say that packets waited")
-			}
+			table := hosts[0].Attachment(t)
+			testkit.Eventually(t, "the table says that packets waited", func() bool {
+				row, _, err := table.Lookup(hosts[1].IPv4())
+				testkit.Must(t, err)
+				return row.Regs.PacedNs > 0
+			})
 		})
 	}
 }
 
-// pacedRate is what leaves in a second while there is always more to send, in bit/s
-// of IP. A stall of this process can only make it smaller.
-func pacedRate(t *testing.T, hosts []*engines.Host, a *side, wr *verbs.SendWR) float64 {
+// pacedRate is what leaves in a second while there is always more to send, in bit/s of payload. The engine's own counter
+// has it: reports to the table may be late. A stall of this process can only make the rate smaller.
+func pacedRate(t *testing.T, a *side, wr *verbs.SendWR) float64 {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		pump(t, a, wr, 8, 1400*time.Millisecond)
 	}()
 	defer func() { <-done }()
-	table := hosts[0].Attachment(t) // once: each opens all maps
-	sent := func() uint64 {
-		r, found, err := table.Lookup(hosts[1].IPv4())
-		if err != nil || !found {
-			t.Fatalf("no entry (%v)", err)
-		}
-		return r.Regs.TxBytes
-	}
-	// The table is behind by up to one report: look when one has just come.
-	read := func() (bytes uint64, before time.Time) {
-		before = time.Now()
-		last := sent()
-		for deadline := before.Add(testkit.Patience); ; time.Sleep(100 * time.Microsecond) {
-			look := time.Now()
-			if now := sent(); now != last || look.After(deadline) {
-				return now, before
-			}
-			before = look
-		}
-	}
 	time.Sleep(200 * time.Millisecond)
-	from, start := read()
+	start := time.Now()
+	from := counter(a.dev, "tx_data_bytes")
 	time.Sleep(time.Second)
-	to, _ := read()
+	to := counter(a.dev, "tx_data_bytes")
 	return float64(to-from) * 8 / time.Since(start).Seconds()
 }
 
 // TestNoAllocations: neither a packet nor a message allocates once all has its size.
 func TestNoAllocations(t *testing.T) {
 	hosts := twoHosts(t, "--pacer", "none")
-	a, b := connected(t, hosts, func(*verbs.Attr) {})
+	a, b := connected(t, hosts, patient)
 	for name, wr := range map[string]*verbs.SendWR{
 		"WRITE": {Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 1<<15), RemoteAddr: b.va, RKey: b.key},
 		"READ":  {Op: verbs.OpRead, Flags: verbs.Signaled, SGL: a.sge(0, 1<<15), RemoteAddr: b.va, RKey: b.key},
@@ -147,16 +132,6 @@ func TestNoAllocations(t *testing.T) {
 			t.Errorf("%s: %d allocations for %d packets", name, allocs, packets)
 		}
 	}
-}
-
-func row(t testing.TB, from, to *engines.Host) (r struct{ TxBytes, TxPackets, PacedNs uint64 }) {
-	t.Helper()
-	x, found, err := from.Attachment(t).Lookup(to.IPv4())
-	if err != nil || !found {
-		t.Fatalf("no entry (%v)", err)
-	}
-	r.TxBytes, r.TxPackets, r.PacedNs = x.Regs.TxBytes, x.Regs.TxPackets, x.Regs.PacedNs
-	return r
 }
 
 // BenchmarkWrite is bandwidth by message size: one queue pair, PMTU 4096.
@@ -215,22 +190,27 @@ func TestManyQueuePairs(t *testing.T) {
 		return best
 	}
 	// This guards against a cost that grows with the number of queue pairs, such as a walk over
-	// all of them for each message: that would be a factor of hundreds. The goal of 1.15 is that of
+	// all of them for each message: that would be a factor of hundreds. A factor of the first limit may be
+	// another program that uses the caches or the processor, and of the second one is not. The goal of 1.15 is that of
 	// caches, and is measured where the machine is quiet enough to tell (make bench-transport,
 	// section qps).
-	const tolerance, rounds = 1.6, 5
+	const tolerance, most, rounds = 1.6, 8., 5
 	// flat compares n queue pairs at work with the cost of as many when only so many were
 	// connected. Others that use the caches make a round dearer, a walk makes every round so.
 	flat := func(what string, n int, reference time.Duration) {
-		var r float64
+		least := math.Inf(1)
 		for range rounds {
 			cost := cheapest(n)
 			t.Logf("%s: %v of CPU a message, both ends", what, cost)
-			if r = float64(cost) / float64(reference); r <= tolerance {
+			if least = min(least, float64(cost)/float64(reference)); least <= tolerance {
 				return
 			}
 		}
-		t.Errorf("%s: %.2f times the cost", what, r)
+		if least > most {
+			t.Errorf("%s: %.2f times the cost", what, least)
+		} else {
+			require.Missed(t, "%s: %.2f times the cost", what, least)
+		}
 	}
 
 	before := heap()

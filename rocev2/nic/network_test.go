@@ -4,6 +4,7 @@ package nic_test
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -106,10 +107,18 @@ func pair(t testing.TB, typ verbs.QPType, size int, spec topo.Spec, v6 bool, pmt
 		h.MustOpen(t, nic.Options{})
 	}
 	a, b = newSide(t, hosts[0], typ, size), newSide(t, hosts[1], typ, size)
-	if err := engines.Connect(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), pmtu); err != nil {
+	if err := connectPair(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), pmtu); err != nil {
 		t.Fatal(err)
 	}
 	return a, b
+}
+
+// patient has a silent peer be given up after 7 s (qp.RetryBound): longer than a busy machine lets an engine stand still.
+func patient(a *verbs.Attr) { a.Timeout = 16 }
+
+// connectPair is engines.Connect with patient.
+func connectPair(a, b verbs.QP, addrA, addrB netip.Addr, pmtu rocev2.PMTU) error {
+	return engines.ConnectAttr(a, b, addrA, addrB, func(x *verbs.Attr) { patient(x); x.PMTU = pmtu })
 }
 
 func TestFirstWrite(t *testing.T) {
@@ -138,7 +147,7 @@ func (s *side) connect(t testing.TB, peer *side) verbs.QP {
 			t.Fatal(err)
 		}
 	}
-	if err := engines.Connect(qps[0], qps[1], s.host.IPv4(), peer.host.IPv4(), rocev2.PMTU1024); err != nil {
+	if err := connectPair(qps[0], qps[1], s.host.IPv4(), peer.host.IPv4(), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}
 	return qps[0]

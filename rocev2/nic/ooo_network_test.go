@@ -58,7 +58,7 @@ func newOOOSide(t *testing.T, h *engines.Host, size int) *side {
 func oooSides(t *testing.T, hosts []*engines.Host, size int, v6 bool) (a, b *side) {
 	t.Helper()
 	a, b = newOOOSide(t, hosts[0], size), newOOOSide(t, hosts[1], size)
-	if err := engines.Connect(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU1024); err != nil {
+	if err := connectPair(a.qp, b.qp, hosts[0].Addr(v6), hosts[1].Addr(v6), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}
 	return a, b

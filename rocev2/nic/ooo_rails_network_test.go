@@ -50,7 +50,7 @@ func railSides(t *testing.T, hosts []*engines.Host, second [2]netip.Addr, size i
 		sides[i] = s
 	}
 	a, b = sides[0], sides[1]
-	if err := engines.Connect(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
+	if err := connectPair(a.qp, b.qp, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}
 	return a, b

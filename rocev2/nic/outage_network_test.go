@@ -58,7 +58,7 @@ type networkFlow struct {
 func newNetworkOutage(t *testing.T, hosts []*engines.Host, flows int) *networkOutage {
 	o := &networkOutage{dev: hosts[0].Dev}
 	for range flows {
-		a, b := connected(t, hosts, func(a *verbs.Attr) { a.Timeout = 16 })
+		a, b := connected(t, hosts, func(a *verbs.Attr) { a.Timeout = 17 }) // 14 s: the longest outage, and a machine that stands still
 		f := &networkFlow{a: a, b: b}
 		o.flows = append(o.flows, f)
 		f.post(t)

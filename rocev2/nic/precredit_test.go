@@ -34,7 +34,7 @@ func creditPair(t *testing.T, v6 bool, on ...bool) (a, b *side) {
 
 func creditConnect(t *testing.T, a, b *side, v6 bool) {
 	t.Helper()
-	if err := engines.Connect(a.qp, b.qp, a.host.Addr(v6), b.host.Addr(v6), rocev2.PMTU1024); err != nil {
+	if err := connectPair(a.qp, b.qp, a.host.Addr(v6), b.host.Addr(v6), rocev2.PMTU1024); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -136,11 +136,10 @@ func firstMessageOnPreCredit(t *testing.T, v6 bool) bool {
 		t.Errorf("%d bytes on pre-credit in all, no more than was granted first: ACKs gave nothing back", n)
 	}
 	conserved(t, a, b)
-	// On a busy machine an answer may be late enough for a probe, or for a timeout, which
-	// sends one packet again; nothing is lost here.
+	// On a busy machine an answer may be late enough for a probe, which sends one packet again, or for a timeout, which
+	// may send all again that has no answer; nothing is lost here.
 	from = counters(a.dev) // counters of one moment: another probe may follow
-	late := from["tail_probes"] + from["local_ack_timeout_err"]
-	if n := from["tx_retransmits"]; n > late {
+	if n, late := from["tx_retransmits"], from["tail_probes"]; n > late && from["local_ack_timeout_err"] == 0 {
 		t.Errorf("%d packets sent again, %d of them because answers were late", n, late)
 	}
 	testkit.Must(t, a.qp.Destroy())
@@ -415,13 +414,12 @@ func TestPreCreditKeepsTheRate(t *testing.T) {
 		post(x)
 	}
 	run(500 * time.Millisecond)
-	used, start := counter(as[0].dev, "precredit_used"), time.Now()
+	used := func() uint64 { return counter(as[0].dev, "precredit_used") }
+	before, start := used(), time.Now()
 	got := run(time.Second)
 	bps := float64(got) * 8 / time.Since(start).Seconds() * (size + 72) / size // of frames
-	if used = counter(as[0].dev, "precredit_used") - used; used == 0 {
-		t.Error("nothing was sent on pre-credit")
-	}
-	t.Logf("%.1f Mbit/s, %d of %d bytes on pre-credit", bps/1e6, used, got)
+	t.Logf("%.1f Mbit/s, %d of %d bytes on pre-credit", bps/1e6, used()-before, got)
+	until(t, "something is sent on pre-credit", as[0], b, func() bool { run(time.Millisecond); return used() > before })
 	if bps > 1.05*rate {
 		t.Errorf("%.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
 	}

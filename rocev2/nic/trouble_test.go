@@ -141,7 +141,7 @@ func processorShare(t testing.TB, d time.Duration) float64 {
 // After the link was down and up again, new connections work.
 func TestLinkFlap(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := connected(t, hosts, func(x *verbs.Attr) { x.Timeout, x.RetryCnt = 14, 7 })
+	a, b := connected(t, hosts, patient)
 	tr := startTraffic(a, b, 60000)
 	tr.flows(t)
 	nl := hosts[0].Netlink()

@@ -27,7 +27,10 @@ func TestManyQueuePairsOneReceiver(t *testing.T) {
 	var qps []verbs.QP
 	for range 16 {
 		x, y := a.another(t), b.another(t)
-		if err := engines.Connect(x, y, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU4096); err != nil {
+		// After an ACK timeout, all packets are sent again: also to an engine that stands still, and has them.
+		if err := engines.ConnectAttr(x, y, hosts[0].IPv4(), hosts[1].IPv4(), func(attr *verbs.Attr) {
+			attr.PMTU, attr.Timeout = rocev2.PMTU4096, 20 // 4 s
+		}); err != nil {
 			t.Fatal(err)
 		}
 		qps = append(qps, x)

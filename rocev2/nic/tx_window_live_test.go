@@ -46,7 +46,7 @@ func slowLink(t *testing.T, window string, pairs int) *slowed {
 	var qps []verbs.QP
 	for range pairs {
 		x, y := a.another(t), b.another(t)
-		if err := engines.Connect(x, y, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
+		if err := connectPair(x, y, hosts[0].IPv4(), hosts[1].IPv4(), rocev2.PMTU1024); err != nil {
 			t.Fatal(err)
 		}
 		qps = append(qps, x)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/engines"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -83,7 +82,7 @@ func forgedFrames(t *testing.T, from, to *side) (frames [][]byte) {
 // them, asks, and the connection goes on.
 func TestForgedWhileFilterIsRemoved(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := connected(t, hosts, func(x *verbs.Attr) { x.Timeout, x.RetryCnt = 14, 7 })
+	a, b := connected(t, hosts, patient)
 	tr := startTraffic(a, b, 20000)
 	tr.flows(t)
 	forge(t, hosts[1], forgedFrames(t, b, a))

@@ -222,17 +222,7 @@ func TestNothingLeft(t *testing.T) {
 	if err == nil {
 		t.Error("connected to nobody")
 	}
-	for {
-		if err = pd.Free(); err == nil {
-			if n := dev.Allocated(); n != 0 {
-				t.Errorf("%d pieces of memory are left", n)
-			}
-			return
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			t.Fatal(err)
-		}
-	}
+	testkit.Eventually(t, "the protection domain is free", pd.Free)
+	// Memory is given back after it was deregistered.
+	testkit.Eventually(t, "no memory is left", func() bool { return dev.Allocated() == 0 })
 }

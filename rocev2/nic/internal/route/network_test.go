@@ -290,12 +290,17 @@ func TestNeighbourIsKeptAlive(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	a, b := top.Host(1), top.Host(2)
-	impatient(t, a)
-	table := open(t, a, Options{})
+	for _, family := range []string{"ipv4", "ipv6"} { // the kernel and the table ask until impatient
+		if err := a.Sysctl("net/"+family+"/neigh/eth0/mcast_solicit", "600"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table := open(t, a, Options{ResolveTimeout: testkit.Patience})
 	p4, p6 := resolve(t, table, netip.MustParseAddr("10.53.8.8")), resolve(t, table, netip.MustParseAddr("fd53:52::808"))
 	if err := p4.Current().Err; !errors.Is(err, ErrPending) {
 		t.Errorf("at once: %v", err)
 	}
+	impatient(t, a)
 	for _, p := range []*Path{p4, p6} {
 		start := time.Now()
 		_, err := wait(t, p)
