@@ -54,27 +54,27 @@ const (
 )
 
 // spend counts calls of the process.
-func (c *session) spend(calls uint64) {
-	c.debt.Store(int64(c.account.Spend(c.s.now(), calls)))
+func (k *socket) spend(calls uint64) {
+	k.debt.Store(int64(k.account.Spend(k.s.now(), calls)))
 }
 
 // pace waits until the process may make another call. false: the process or its connection has ended.
-func (c *session) pace() bool {
-	wait := time.Duration(c.debt.Swap(0))
+func (k *socket) pace() bool {
+	wait := time.Duration(k.debt.Swap(0))
 	if wait < shortWait {
 		return true
 	}
-	c.delayed.Add(int64(wait))
+	k.delayed.Add(int64(wait))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ; wait > 0; wait -= paceStep {
 		timer.Reset(min(wait, paceStep))
 		select {
 		case <-timer.C:
-		case <-c.hung:
+		case <-k.hung:
 			return false
 		}
-		if c.left() {
+		if k.left() {
 			return false
 		}
 	}
@@ -82,8 +82,8 @@ func (c *session) pace() bool {
 }
 
 // left reports whether the process has closed its end of the socket.
-func (c *session) left() (left bool) {
-	raw, err := c.conn.SyscallConn()
+func (k *socket) left() (left bool) {
+	raw, err := k.conn.SyscallConn()
 	if err != nil {
 		return true
 	}
@@ -104,8 +104,8 @@ func (c *session) left() (left bool) {
 const callTime = 20 * time.Microsecond
 
 // metered makes a system call on the socket of the process, and counts its CPU time if it took long.
-func (c *session) metered(call func()) {
-	if c.account == nil { // it is refused with this message
+func (k *socket) metered(call func()) {
+	if k.account == nil { // it is refused with this message
 		call()
 		return
 	}
@@ -115,6 +115,6 @@ func (c *session) metered(call func()) {
 	took := threadTime() - began
 	runtime.UnlockOSThread()
 	if took >= longSignal {
-		c.spend(uint64(took / callTime))
+		k.spend(uint64(took / callTime))
 	}
 }

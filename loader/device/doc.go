@@ -5,8 +5,10 @@
 //
 //	server.go     the socket, its clients, events of the device
 //	session.go    one process: its messages, its objects, and the end of all of them
+//	socket.go     the connection of a process
 //	calls.go      what the messages do; calls_queue.go those of queues
 //	accept.go     new processes; batch.go: several messages in one
+//	rings.go      what the engine's thread has of a process
 //	feeder.go     which rings the engine's thread looks at, and when
 //	decode.go     work requests decoded from the entries of the rings
 //	watch.go      rings that it looks at without a doorbell
@@ -32,6 +34,6 @@
 // nic.CQSink): between a process and its queue pair there is no other thread. Each process has a
 // goroutine for its control messages, and one for its events.
 //
-// What the engine's thread uses of a process (session.queues, receives, sends, watched; queue) is changed in
-// nic.Device.InLoop only, and memory is unmapped after that.
+// What the engine's thread uses of a process (rings; queue) is changed in nic.Device.InLoop only, and memory is
+// unmapped after that.
 package device

@@ -27,9 +27,9 @@ const (
 )
 
 // warn has a line written to the log. Beyond noteBacklog, lines are lost.
-func (s *Server) warn(text string, c *session) {
+func (k *socket) warn(text string) {
 	select {
-	case s.notes <- note{text, c.pid, c.uid}:
+	case k.s.notes <- note{text, k.process.pid, k.process.uid}:
 	default:
 	}
 }
@@ -68,33 +68,33 @@ const (
 
 // alert wakes the process. The engine's thread calls it. The signal after one that took long is measured
 // in CPU time of the thread, which costs system calls: the woken process may have taken the processor.
-func (c *session) alert() {
+func (r *rings) alert() {
 	switch {
-	case c.slowSignals > maxSlowSignals:
+	case r.slowSignals > maxSlowSignals:
 		return
-	case c.slowSignals == 0:
+	case r.slowSignals == 0:
 		began := time.Now()
-		signalProcess(c.signal)
+		signalProcess(r.signal)
 		if time.Since(began) >= longSignal {
-			c.slowSignals = 1
+			r.slowSignals = 1
 		}
 		return
 	}
 	began := threadTime()
-	signalProcess(c.signal)
+	signalProcess(r.signal)
 	took := threadTime() - began
 	if took < longSignal {
-		c.slowSignals = 0
+		r.slowSignals = 0
 		return
 	}
-	c.costs.signals.Spend(c.s.feeder.now(), uint64(took/signalTime), signalsPerSecond, signalsBurst)
+	r.costs.signals.Spend(r.feeder.now(), uint64(took/signalTime), signalsPerSecond, signalsBurst)
 	if took < slowSignal {
-		c.slowSignals = 1
+		r.slowSignals = 1
 		return
 	}
-	if c.slowSignals++; c.slowSignals > maxSlowSignals {
-		c.s.warn("to signal a process takes too long: it loses its connection; it waits for its socket in too many places", c)
-		c.hangUp()
+	if r.slowSignals++; r.slowSignals > maxSlowSignals {
+		r.socket.warn("to signal a process takes too long: it loses its connection; it waits for its socket in too many places")
+		r.socket.hangUp()
 	}
 }
 

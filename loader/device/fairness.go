@@ -75,36 +75,36 @@ func (k *costs) wait(now time.Duration) time.Duration {
 }
 
 // join begins to serve a process.
-func (f *feeder) join(c *session) {
-	u := f.users[c.uid]
+func (f *feeder) join(r *rings) {
+	u := f.users[r.socket.process.uid]
 	if u == nil {
 		u = &userCosts{}
-		f.users[c.uid] = u
+		f.users[r.socket.process.uid] = u
 	}
 	u.processes++
-	c.costs.user = u
-	f.byFD[int32(c.wake)] = c
-	f.sessions = append(f.sessions, c)
+	r.costs.user = u
+	f.byFD[int32(r.wake)] = r
+	f.processes = append(f.processes, r)
 }
 
 // leave is the inverse of join.
-func (f *feeder) leave(c *session) {
-	f.sessions = slices.DeleteFunc(f.sessions, func(x *session) bool { return x == c })
-	delete(f.byFD, int32(c.wake))
-	if c.costs.user.processes--; c.costs.user.processes == 0 {
-		delete(f.users, c.uid)
+func (f *feeder) leave(r *rings) {
+	f.processes = slices.DeleteFunc(f.processes, func(x *rings) bool { return x == r })
+	delete(f.byFD, int32(r.wake))
+	if r.costs.user.processes--; r.costs.user.processes == 0 {
+		delete(f.users, r.socket.process.uid)
 	}
-	if c.costs.suspendedUntil != 0 {
+	if r.costs.suspendedUntil != 0 {
 		f.delayed--
 	}
-	if c.costs.deferredSignalAt != 0 {
+	if r.costs.deferredSignalAt != 0 {
 		f.delayed--
 	}
 }
 
 // count delays a process that is over its limit.
-func (f *feeder) count(c *session) {
-	k := &c.costs
+func (f *feeder) count(r *rings) {
+	k := &r.costs
 	if k.ringChecks <= checksAtOnce {
 		return
 	}
@@ -112,14 +112,14 @@ func (f *feeder) count(c *session) {
 	if wait := k.wait(now); wait > 0 && k.suspendedUntil == 0 {
 		k.suspendedUntil = now + wait
 		f.delayed++
-		f.listen(c, silent)
+		f.listen(r, silent)
 	}
 }
 
 // listen sets the events of a process's eventfd that end the sleep. It does not remove the eventfd and add
 // it again: that would wait for the lock of the eventfd, which the process can hold for long.
-func (f *feeder) listen(c *session, events uint32) {
-	_ = unix.EpollCtl(f.epoll, unix.EPOLL_CTL_MOD, c.wake, &unix.EpollEvent{Events: events, Fd: int32(c.wake)})
+func (f *feeder) listen(r *rings, events uint32) {
+	_ = unix.EpollCtl(f.epoll, unix.EPOLL_CTL_MOD, r.wake, &unix.EpollEvent{Events: events, Fd: int32(r.wake)})
 }
 
 // resumeEvery is in which iterations delays end while the engine does not sleep: reading the clock in each one
@@ -137,18 +137,18 @@ func (f *feeder) resume(slept bool) (again bool) {
 	}
 	f.skipped = 0
 	now := f.now()
-	for _, c := range f.sessions {
-		k := &c.costs
+	for _, r := range f.processes {
+		k := &r.costs
 		if k.suspendedUntil != 0 && k.suspendedUntil <= now {
 			k.suspendedUntil, k.renewed = 0, true
 			f.delayed--
-			f.listen(c, wakeEvents)
+			f.listen(r, wakeEvents)
 			again = true
 		}
 		if k.deferredSignalAt != 0 && k.deferredSignalAt <= now {
 			k.deferredSignalAt = 0
 			f.delayed--
-			c.alert()
+			r.alert()
 		}
 	}
 	return again
@@ -160,8 +160,8 @@ func (f *feeder) Due() (d time.Duration, some bool) {
 		return 0, false
 	}
 	first := time.Duration(1<<63 - 1)
-	for _, c := range f.sessions {
-		for _, at := range [...]time.Duration{c.costs.suspendedUntil, c.costs.deferredSignalAt} {
+	for _, r := range f.processes {
+		for _, at := range [...]time.Duration{r.costs.suspendedUntil, r.costs.deferredSignalAt} {
 			if at != 0 {
 				first = min(first, at)
 			}
@@ -182,13 +182,13 @@ const (
 func (f *feeder) readSignals() {
 	n, _ := unix.EpollWait(f.epoll, f.events[:], 0) // takes the edges; more of them end the next sleep
 	for _, e := range f.events[:max(n, 0)] {
-		c := f.byFD[e.Fd]
+		r := f.byFD[e.Fd]
 		switch {
-		case c == nil:
-		case c.costs.renewed:
-			c.costs.renewed = false
+		case r == nil:
+		case r.costs.renewed:
+			r.costs.renewed = false
 		default:
-			c.costs.ringChecks += checksOfSignal
+			r.costs.ringChecks += checksOfSignal
 		}
 	}
 }
@@ -210,17 +210,17 @@ func newWake() (int, error) {
 }
 
 // notify wakes the process, now or when it may get another signal.
-func (c *session) notify() {
-	k := &c.costs
+func (r *rings) notify() {
+	k := &r.costs
 	if k.deferredSignalAt != 0 {
 		return
 	}
-	f := c.s.feeder
+	f := r.feeder
 	now := f.now()
 	if wait := k.signals.Spend(now, 1, signalsPerSecond, signalsBurst); wait > 0 {
 		k.deferredSignalAt = now + wait
 		f.delayed++
 		return
 	}
-	c.alert()
+	r.alert()
 }

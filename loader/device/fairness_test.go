@@ -24,8 +24,8 @@ type floodWorld struct {
 }
 
 func newFloodWorld(t *testing.T) *floodWorld {
-	c := tested(t)
-	w := &floodWorld{t: t, s: c.s, f: c.s.feeder, now: time.Hour}
+	s := tested(t).s
+	w := &floodWorld{t: t, s: s, f: s.feeder, now: time.Hour}
 	w.f.now = func() time.Duration { return w.now }
 	return w
 }
@@ -36,7 +36,7 @@ const maxDelay = 2 * (ring.Queues + checksOfSignal) * time.Second / checksPerSec
 
 // flooder is a process of such a world.
 type flooder struct {
-	*session
+	*rings
 	producers     []*ring.Producer
 	doorbellBytes []byte
 }
@@ -44,7 +44,7 @@ type flooder struct {
 // process makes a process of a user with queues of one shared receive queue.
 func (w *floodWorld) process(uid uint32, queues int) *flooder {
 	w.t.Helper()
-	c := &flooder{session: &session{s: w.s, uid: uid, signal: -1, hung: make(chan struct{})}}
+	c := &flooder{rings: newRings(newSocket(w.s, nil, &process{uid: uid}))}
 	must := func(err error) {
 		w.t.Helper()
 		if err != nil {
@@ -69,12 +69,12 @@ func (w *floodWorld) process(uid uint32, queues int) *flooder {
 		r, err := ring.Open(make([]byte, shape.Bytes()), shape)
 		must(err)
 		c.producers = append(c.producers, ring.NewProducer(r, 8))
-		q := newQueue(c.session, r, shape)
-		q.srq, q.recv = &sharedQueue{c: c.session, srq: srq.(*nic.SRQ)}, true
+		q := newQueue(c.rings, r, shape)
+		q.srq, q.recv = &sharedQueue{srq: srq.(*nic.SRQ)}, true
 		_, err = c.number(q)
 		must(err)
 	}
-	w.f.join(c.session)
+	w.f.join(c.rings)
 	return c
 }
 
@@ -121,9 +121,9 @@ func (c *flooder) post(i int, bad bool) {
 func (w *floodWorld) iterate(c *flooder) (taken int) {
 	w.f.Sleep()
 	w.f.Take()
-	for _, x := range w.f.sessions {
+	for _, x := range w.f.processes {
 		for _, q := range x.queues {
-			if x == c.session {
+			if x == c.rings {
 				taken += int(q.in.Read() - q.in.Freed())
 			}
 			q.in.Free(q.in.Read())
@@ -303,7 +303,7 @@ func TestFloodsOfUser(t *testing.T) {
 		for i, c := range all {
 			c.signal()
 			if w.now%(10*time.Millisecond) == 0 && i == 0 { // it leaves, and opens the device again
-				w.f.leave(c.session)
+				w.f.leave(c.rings)
 				w.f.forget(c.wake)
 				all[0] = w.process(1, 1)
 			}
@@ -325,10 +325,10 @@ func TestFloodsOfUser(t *testing.T) {
 		t.Error("no signal is deferred after 1000 at once")
 	}
 	for _, c := range all {
-		w.f.leave(c.session)
+		w.f.leave(c.rings)
 	}
-	if len(w.f.users) != 0 || len(w.f.byFD) != 0 || len(w.f.sessions) != 0 || w.f.delayed != 0 {
-		t.Errorf("%d users, %d descriptors, %d processes and %d delays are left", len(w.f.users), len(w.f.byFD), len(w.f.sessions), w.f.delayed)
+	if len(w.f.users) != 0 || len(w.f.byFD) != 0 || len(w.f.processes) != 0 || w.f.delayed != 0 {
+		t.Errorf("%d users, %d descriptors, %d processes and %d delays are left", len(w.f.users), len(w.f.byFD), len(w.f.processes), w.f.delayed)
 	}
 }
 
@@ -363,7 +363,7 @@ func TestSignalsWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { proto.CloseFDs([]int{server, process}) }()
-	c.session.signal = server
+	c.rings.signal = server
 	b := make([]byte, 1<<16)
 	received := func() int {
 		n, err := unix.Read(process, b)

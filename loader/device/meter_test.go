@@ -17,7 +17,7 @@ import (
 // the process soon waits for its next call. Those to another process do not.
 func TestMessagesCountTheirTime(t *testing.T) {
 	const epolls, copies, messages, most = 100, 300, 500, 5000
-	c := tested(t)
+	c := tested(t).socket
 	var err error
 	if c.account, err = c.s.accounts.Open(1); err != nil {
 		t.Fatal(err)

@@ -184,14 +184,14 @@ func (s *Server) event(e verbs.Event) {
 	if about != nil {
 		if o, ok := s.owners.Load(about); ok {
 			m.Object = o.(owner).handle
-			o.(owner).c.event(eventBytes(&m, text))
+			o.(owner).c.socket.event(eventBytes(&m, text))
 		}
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.sessions {
-		c.event(eventBytes(&m, text))
+		c.socket.event(eventBytes(&m, text))
 	}
 }
 
@@ -209,7 +209,7 @@ func (s *Server) hangUp() {
 		close(s.done)
 	}
 	for c := range s.sessions {
-		c.hangUp() // the goroutine of the client does the rest
+		c.socket.hangUp() // the goroutine of the client does the rest
 	}
 	if s.listener != nil {
 		s.listener.Close()

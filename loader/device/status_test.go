@@ -34,11 +34,11 @@ func TestStatusKinds(t *testing.T) {
 
 // The waits of a process that is over its rate of control messages are in the status.
 func TestStatusDelayed(t *testing.T) {
-	c := &session{conn: pairConn(t), hung: make(chan struct{}), account: openAccount(t)}
+	c := &session{process: &process{}, socket: newSocket(nil, pairConn(t), nil), account: openAccount(t)}
 	c.greeted.Store(true)
 	for _, wait := range []time.Duration{shortWait / 2, 2 * shortWait} { // the first one is not waited for
-		c.debt.Store(int64(wait))
-		c.pace()
+		c.socket.debt.Store(int64(wait))
+		c.socket.pace()
 	}
 	s := &Server{sessions: map[*session]struct{}{c: {}}}
 	want := uint64((2 * shortWait).Milliseconds())
