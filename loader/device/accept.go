@@ -67,7 +67,7 @@ func passRights(conn syscall.Conn, on bool) {
 }
 
 // now is the time of the limits of rates.
-func (s *Server) now() time.Duration { return time.Since(s.start) }
+func (s *Server) now() time.Duration { return s.feeder.now() }
 
 func (s *Server) accept() {
 	for {
@@ -121,15 +121,15 @@ func (s *Server) serve(c *session) {
 		c.close()
 		return
 	}
-	s.all.Go(func() { c.sendEvents(done) })
-	s.log.Debug("a process opened the device", "pid", c.pid, "uid", c.uid)
+	s.all.Go(func() { c.socket.sendEvents(done) })
+	s.log.Debug("a process opened the device", "pid", c.process.pid, "uid", c.process.uid)
 	c.serve()
 	close(done)
 	c.close()
 	s.mu.Lock()
 	delete(s.sessions, c)
 	s.mu.Unlock()
-	s.log.Debug("a process left the device", "pid", c.pid, "uid", c.uid)
+	s.log.Debug("a process left the device", "pid", c.process.pid, "uid", c.process.uid)
 }
 
 // refuse answers the first message of a process with an error.
@@ -152,6 +152,6 @@ func (s *Server) refuse(conn *net.UnixConn, why error) {
 	}
 	proto.CloseFDs(fds)
 	if h, _, err := proto.Split(buf[:n]); err == nil {
-		(&session{conn: conn, hung: make(chan struct{})}).reply(h, nil, nil, why)
+		newSocket(s, conn, nil).reply(h, nil, nil, why)
 	}
 }

@@ -16,7 +16,7 @@ func (c *session) batch(parts []proto.Part) (reply []byte, give []int) {
 		m.fill(p.Request)
 		r, fds, err := m.do(c, p)
 		reply, give = proto.AppendReply(reply, proto.Header{Type: p.Type}, r, err), append(give, fds...)
-		if err != nil || c.over.Load() {
+		if err != nil || c.socket.over.Load() {
 			break
 		}
 		m.note(r)

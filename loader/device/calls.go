@@ -90,7 +90,7 @@ func (c *session) end(t proto.Type, req any) error {
 		return drop[*queuePair](c, m.Handle)
 	case proto.TDestroyAH:
 		c.settle()
-		c.handles.Delete(m.Handle)
+		c.rings.handles.Delete(m.Handle)
 		return drop[*address](c, m.Handle)
 	}
 	return fmt.Errorf("%w: type %d", proto.ErrProtocol, t)
@@ -101,24 +101,16 @@ func (c *session) end(t proto.Type, req any) error {
 // is to look at (fairness.go) waits.
 func (c *session) settle() {
 	for range settleRounds {
-		more, wait := false, time.Duration(0)
-		c.s.dev.InLoop(func() {
-			f := c.s.feeder
-			if c.costs.suspendedUntil == 0 {
-				c.take()
-				f.count(c)
-			}
-			if more = c.waiting(); c.costs.suspendedUntil != 0 {
-				wait = c.costs.suspendedUntil - f.now()
-			}
-		})
+		var more bool
+		var wait time.Duration
+		c.s.dev.InLoop(func() { more, wait = c.rings.settle() })
 		if !more {
 			return
 		}
 		if wait > 0 {
 			select {
 			case <-time.After(wait):
-			case <-c.hung:
+			case <-c.socket.hung:
 				return
 			}
 		}
@@ -148,7 +140,7 @@ func (c *session) added(o object) (uint32, error) {
 	h, err := c.add(o)
 	if err != nil {
 		if e := c.destroy(o); e != nil {
-			c.s.log.Error("an object that was refused cannot be destroyed", "pid", c.pid, "err", e)
+			c.s.log.Error("an object that was refused cannot be destroyed", "pid", c.process.pid, "err", e)
 		}
 	}
 	return h, err
@@ -172,7 +164,7 @@ func (c *session) addArena(m *proto.AddArena, fds []int) (*proto.Handle, error) 
 	if err := c.charge(cost...); err != nil {
 		return nil, err
 	}
-	a, err := patiently(c, fds, func() (*clientmem.Arena, error) {
+	a, err := patiently(c.socket, fds, func() (*clientmem.Arena, error) {
 		fd, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			return nil, err
@@ -283,7 +275,7 @@ func (c *session) passMemory(fds []int) error {
 	if passed {
 		return fmt.Errorf("%w: the memory was passed already", proto.ErrProtocol)
 	}
-	m, err := patiently(c, fds, func() (*processMemory, error) { return openProcess(fds) }, (*processMemory).close)
+	m, err := patiently(c.socket, fds, func() (*processMemory, error) { return openProcess(fds) }, (*processMemory).close)
 	if err != nil {
 		return fmt.Errorf("%w: %w", proto.ErrMemory, err)
 	}
@@ -309,10 +301,10 @@ func (c *session) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
 		return nil, fmt.Errorf("%w: pass the memory of the process first", proto.ErrProtocol)
 	}
 	return c.register(pd, m.Access, m.Length, &m.Group, &region{}, func() (mr.Spec, error) {
-		c.spend(m.Length / bytesOfCall) // the limit of bytes bounds it
+		c.socket.costs.call(m.Length / bytesOfCall) // the limit of bytes bounds it
 		before := memory.Steps()
 		s, err := memory.Spec(m.Addr, m.Length, verbs.Access(m.Access))
-		c.spend((memory.Steps() - before) / stepsOfCall)
+		c.socket.costs.call((memory.Steps() - before) / stepsOfCall)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", proto.ErrMemory, err)
 		}
@@ -362,7 +354,7 @@ func (c *session) createAH(m *proto.CreateAH) (*proto.CreateAHReply, error) {
 	}
 	h, err := c.added(&address{ah})
 	if err == nil {
-		c.handles.Store(h, ah)
+		c.rings.handles.Store(h, ah)
 	}
 	return &proto.CreateAHReply{Handle: h, PMTU: uint32(ah.(*nic.AH).PMTU())}, err
 }

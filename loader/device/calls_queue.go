@@ -5,7 +5,6 @@ package device
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -19,30 +18,6 @@ import (
 // wireShape is a shape in messages.
 func wireShape(s ring.Shape) proto.Shape {
 	return proto.Shape{Entries: s.Entries, EntryBytes: s.EntryBytes}
-}
-
-// newRings makes memory with rings of these shapes one behind the other.
-func (c *session) newRings(shapes ...ring.Shape) (*ringMemory, []ring.Ring, error) {
-	size := 0
-	for _, s := range shapes {
-		size += s.Bytes()
-	}
-	m, err := c.rings.take(size)
-	if err != nil {
-		return nil, nil, overLimit(err)
-	}
-	var rings []ring.Ring
-	at := 0
-	for _, s := range shapes {
-		r, err := ring.Open(m.b[at:], s)
-		if err != nil {
-			m.close()
-			return nil, nil, err
-		}
-		rings = append(rings, r)
-		at += s.Bytes()
-	}
-	return m, rings, nil
 }
 
 // limit refuses what the device does not have.
@@ -62,8 +37,8 @@ func (c *session) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 	if err := c.charge(cost...); err != nil {
 		return nil, nil, err
 	}
-	q := &completionQueue{c: c, depth: int(m.Depth), cost: cost}
-	memory, rings, err := c.newRings(s)
+	q := &completionQueue{r: c.rings, depth: int(m.Depth), cost: cost}
+	memory, rings, err := c.ringFiles.open(s)
 	if err != nil {
 		c.account.Release(cost...)
 		return nil, nil, err
@@ -93,21 +68,6 @@ func (c *session) destroyCQ(q *completionQueue) error {
 	return nil
 }
 
-// number returns a free number of the doorbell for a queue. The engine's thread calls it.
-func (c *session) number(q *queue) (uint32, error) {
-	for i, used := range c.queues {
-		if used == nil {
-			c.queues[i] = q
-			return uint32(i), nil
-		}
-	}
-	if len(c.queues) == ring.Queues {
-		return 0, fmt.Errorf("%w: a process has %d send and receive queues", verbs.ErrTooMany, ring.Queues)
-	}
-	c.queues = append(c.queues, q)
-	return uint32(len(c.queues) - 1), nil
-}
-
 func (c *session) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 	pd, err := get[*domain](c, m.PD)
 	if err == nil {
@@ -120,16 +80,16 @@ func (c *session) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	s := ring.ShapeFor(int(m.Depth), wqe.RecvBytes(int(m.SGE)))
-	q := &sharedQueue{c: c, cost: []limits.Use{{Kind: limits.SRQs, N: 1}, {Kind: limits.WRs, N: uint64(s.Entries)}}}
+	q := &sharedQueue{cost: []limits.Use{{Kind: limits.SRQs, N: 1}, {Kind: limits.WRs, N: uint64(s.Entries)}}}
 	if err := c.charge(q.cost...); err != nil {
 		return nil, nil, err
 	}
-	memory, rings, err := c.newRings(s)
+	memory, rings, err := c.ringFiles.open(s)
 	if err != nil {
 		c.account.Release(q.cost...)
 		return nil, nil, err
 	}
-	q.memory, q.recv = memory, newQueue(c, rings[0], s)
+	q.memory, q.recv = memory, newQueue(c.rings, rings[0], s)
 	q.recv.srq, q.recv.recv = q, true
 	srq, err := pd.CreateSRQ(int(m.Depth), int(m.SGE))
 	if err != nil {
@@ -139,7 +99,7 @@ func (c *session) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 	}
 	q.srq = srq.(*nic.SRQ)
 	q.srq.SetView(q)
-	c.s.dev.InLoop(func() { q.number, err = c.number(q.recv) })
+	c.s.dev.InLoop(func() { q.number, err = c.rings.number(q.recv) })
 	if err != nil {
 		q.number = ring.Queues
 		return nil, nil, errors.Join(err, c.destroySRQ(q))
@@ -159,25 +119,12 @@ func (c *session) destroySRQ(q *sharedQueue) error {
 	c.s.owners.Delete(verbs.SRQ(q.srq))
 	c.s.dev.InLoop(func() {
 		q.ended, q.recv.ended = true, true
-		c.unwatch(q.recv)
-		c.free(q.number, q.recv)
+		c.rings.unwatch(q.recv)
+		c.rings.free(q.number, q.recv)
 	})
 	c.account.Release(q.cost...)
 	q.memory.close()
 	return nil
-}
-
-// free gives the number of a queue back. The engine's thread calls it.
-func (c *session) free(number uint32, q *queue) {
-	if int(number) >= len(c.queues) || c.queues[number] != q {
-		return
-	}
-	c.queues[number] = nil
-	if bit := uint64(1) << (number % 64); c.pending[number/64]&bit != 0 { // the next queue has the number
-		c.pending[number/64] &^= bit
-		c.receives = slices.DeleteFunc(c.receives, func(x *queue) bool { return x == q })
-		c.sends = slices.DeleteFunc(c.sends, func(x *queue) bool { return x == q })
-	}
 }
 
 func (c *session) setLimit(m *proto.SRQLimit) error {
@@ -238,7 +185,7 @@ func (c *session) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	if init.SRQ == nil {
 		shapes = append(shapes, ring.ShapeFor(init.MaxRecv, wqe.RecvBytes(init.MaxRecvSGE)))
 	}
-	q := &queuePair{c: c, cost: []limits.Use{{Kind: limits.QPs, N: 1}}}
+	q := &queuePair{cost: []limits.Use{{Kind: limits.QPs, N: 1}}}
 	for _, s := range shapes {
 		q.cost = append(q.cost, limits.Use{Kind: limits.WRs, N: uint64(s.Entries)})
 	}
@@ -249,7 +196,7 @@ func (c *session) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	var rings []ring.Ring
-	if q.memory, rings, err = c.newRings(shapes...); err != nil {
+	if q.memory, rings, err = c.ringFiles.open(shapes...); err != nil {
 		c.account.Release(q.cost...)
 		return nil, nil, err
 	}
@@ -262,7 +209,7 @@ func (c *session) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	q.qp = x.(*nic.QP)
 	r := &proto.CreateQPReply{QPN: x.QPN(), Offset: q.memory.offset}
 	for i, ring := range rings {
-		half := newQueue(c, ring, shapes[i])
+		half := newQueue(c.rings, ring, shapes[i])
 		half.qp, half.recv = q, i == 1
 		q.halves = append(q.halves, half)
 	}
@@ -271,7 +218,8 @@ func (c *session) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 		r.Recv = wireShape(shapes[1])
 	}
 	q.qp.SetView(q)
-	if err := c.enlist(q); err != nil {
+	c.s.dev.InLoop(func() { err = c.rings.enlist(q) })
+	if err != nil {
 		return nil, nil, errors.Join(err, c.destroyQP(q))
 	}
 	if r.SendQueue = q.numbers[0]; len(q.numbers) > 1 {
@@ -287,20 +235,6 @@ func (c *session) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	return r, []int{q.memory.fd()}, nil
 }
 
-// enlist gives the queues of a queue pair their numbers.
-func (c *session) enlist(q *queuePair) (err error) {
-	c.s.dev.InLoop(func() {
-		for _, half := range q.halves {
-			var n uint32
-			if n, err = c.number(half); err != nil {
-				return
-			}
-			q.numbers = append(q.numbers, n)
-		}
-	})
-	return err
-}
-
 func (c *session) destroyQP(q *queuePair) error {
 	c.mu.Lock()
 	delete(c.qpns, q.qp.QPN()) // another process may have the number next
@@ -313,9 +247,9 @@ func (c *session) destroyQP(q *queuePair) error {
 		q.ended = true
 		for i, half := range q.halves {
 			half.ended = true
-			c.unwatch(half)
+			c.rings.unwatch(half)
 			if i < len(q.numbers) {
-				c.free(q.numbers[i], half)
+				c.rings.free(q.numbers[i], half)
 			}
 		}
 	})
@@ -330,7 +264,7 @@ func (c *session) modify(m *proto.ModifyQP) error {
 	if err != nil {
 		return err
 	}
-	if err := c.mayUse(m); err != nil {
+	if err := c.process.mayUse(m); err != nil {
 		return err
 	}
 	return q.qp.Modify(m.Attr.Verbs(), verbs.AttrMask(m.Mask))

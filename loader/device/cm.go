@@ -109,7 +109,7 @@ func (x *connections) shut() error {
 }
 
 func (x *connections) listen(id mad.ServiceID, backlog int) error {
-	if err := x.c.mayListen(id); err != nil {
+	if err := x.c.process.mayListen(id); err != nil {
 		return err
 	}
 	if err := x.c.charge(oneListener); err != nil {
@@ -246,7 +246,7 @@ func (x *connections) forward(s cm.Session) {
 	defer close(x.forwarded)
 	for e := range s.Events() {
 		if x.keep(s, e) {
-			x.c.write(proto.AppendCMEvent(nil, e))
+			x.c.socket.write(proto.AppendCMEvent(nil, e))
 		}
 	}
 }
@@ -260,7 +260,7 @@ func (x *connections) keep(s cm.Session, e cm.Event) bool {
 	case e.Kind == cm.Request || e.Kind == cm.ResolveRequest:
 		k = &connection{silent: !x.open}
 		if err := x.c.charge(oneConnection); err != nil {
-			x.c.s.log.Debug("a request for a connection is rejected", "pid", x.c.pid, "uid", x.c.uid, "err", err)
+			x.c.s.log.Debug("a request for a connection is rejected", "pid", x.c.process.pid, "uid", x.c.process.uid, "err", err)
 			_ = s.Reject(e.ID, nil)
 			return false // no other event of the ID is known: see the next case
 		}

@@ -13,10 +13,10 @@ import (
 
 // takeSend decodes a work request of a send queue and passes it to the queue pair.
 func (q *queue) takeSend() {
-	wr := &q.c.send
+	wr := &q.r.send
 	ah, ok := wqe.DecodeSend(q.entry, q.qp.qp.Type(), wr)
 	if ok && q.qp.qp.Type() == verbs.UD {
-		if h, found := q.c.handles.Load(ah); found {
+		if h, found := q.r.handles.Load(ah); found {
 			wr.AH = h.(*nic.AH)
 		}
 	}
@@ -27,7 +27,7 @@ func (q *queue) takeSend() {
 
 // takeRecv decodes a receive of a queue pair.
 func (q *queue) takeRecv() {
-	wr := &q.c.recv
+	wr := &q.r.recv
 	if !wqe.DecodeRecv(q.entry, wr) || q.qp.qp.FeedRecv(wr) != nil {
 		q.bad(q.qp.qp.FeedBad(wr.ID, true))
 	}
@@ -37,18 +37,18 @@ func (q *queue) takeRecv() {
 // index that is not possible, stay for take: they end the queue pair, which must not happen in the midst of a packet.
 // The packet is not at the process's expense, only the receives are.
 func (q *queue) findReceives() {
-	if q.ended || q.c.costs.suspendedUntil != 0 || q.in.Look() != nil {
+	if q.ended || q.r.costs.suspendedUntil != 0 || q.in.Look() != nil {
 		return
 	}
 	n := 0
-	for wr := &q.c.recv; n < queueBudget && q.in.Left() > 0; n++ {
+	for wr := &q.r.recv; n < queueBudget && q.in.Left() > 0; n++ {
 		q.in.Peek(q.entry)
 		if !wqe.DecodeRecv(q.entry, wr) || q.feedRecv(wr) != nil {
 			break
 		}
 		q.in.Skip()
 	}
-	q.c.costs.credit(n)
+	q.r.costs.credit(n)
 }
 
 func (q *queue) feedRecv(wr *verbs.RecvWR) error {
@@ -60,7 +60,7 @@ func (q *queue) feedRecv(wr *verbs.RecvWR) error {
 
 // takeShared decodes a receive of a shared receive queue.
 func (q *queue) takeShared() {
-	wr := &q.c.recv
+	wr := &q.r.recv
 	if !wqe.DecodeRecv(q.entry, wr) || q.srq.srq.FeedRecv(wr) != nil {
 		q.srq.srq.FeedBad()
 		q.bad(0)

@@ -5,8 +5,10 @@
 //
 //	server.go     the socket, its clients, events of the device
 //	session.go    one process: its messages, its objects, and the end of all of them
+//	socket.go     the connection of a process
 //	calls.go      what the messages do; calls_queue.go those of queues
 //	accept.go     new processes; batch.go: several messages in one
+//	rings.go      what the engine's thread has of a process
 //	feeder.go     which rings the engine's thread looks at, and when
 //	decode.go     work requests decoded from the entries of the rings
 //	watch.go      rings that it looks at without a doorbell
@@ -18,7 +20,7 @@
 //	shares.go     what the kernel allows the server, of which all processes together have a share
 //	process_memory.go  memory of the process itself, and the guard that ends one that delays accesses
 //	file_systems.go  the end of FUSE file systems behind the memory of a process
-//	cpulimit.go   limit of the processor time that the messages of a process cost
+//	cpulimit.go   processor time that the messages of a process cost, and how long they wait
 //	fairness.go   the same for the engine's thread: its rings, its signals (engine_thread.go)
 //	foreign.go    system calls on descriptors of a process
 //	privilege.go  what takes a capability
@@ -26,12 +28,19 @@
 //
 // Limits are package limits, arenas package rocev2/mr/clientmem.
 //
+// # Fairness
+//
+// A user has one budget for all that its processes cost the server besides moving data, and each process has one
+// (limits.Process.Spend, SpendEngine). Its currency is processor time: messages, ring checks and signals are different
+// things, and processor time is what each of them takes from others. Data has no budget: an iteration of the engine takes a
+// bounded number of entries of each process in turn (feeder.go).
+//
 // # Threads
 //
 // The engine's thread takes work requests from the rings and writes completions to them (nic.Feeder,
 // nic.CQSink): between a process and its queue pair there is no other thread. Each process has a
 // goroutine for its control messages, and one for its events.
 //
-// What the engine's thread uses of a process (session.queues, receives, sends, watched; queue) is changed in
-// nic.Device.InLoop only, and memory is unmapped after that.
+// What the engine's thread uses of a process (rings; queue) is changed in nic.Device.InLoop only, and memory is
+// unmapped after that.
 package device

@@ -27,9 +27,9 @@ const (
 )
 
 // warn has a line written to the log. Beyond noteBacklog, lines are lost.
-func (s *Server) warn(text string, c *session) {
+func (k *socket) warn(text string) {
 	select {
-	case s.notes <- note{text, c.pid, c.uid}:
+	case k.s.notes <- note{text, k.process.pid, k.process.uid}:
 	default:
 	}
 }
@@ -57,44 +57,42 @@ const (
 	// entries, and the kernel visits all of them: 10 000 take about this long. The usual signal takes 1 to
 	// 5 us, but up to 300 us in a virtual machine, where waking a sleeping processor leaves the machine.
 	slowSignal = time.Millisecond
-	// longSignal is how long a signal, or a message, may take without counting as several.
+	// longSignal is how long a signal, or a message, may take before its CPU time counts. So long signals of a process
+	// take at most a quarter of the engine's thread: signalDiscount times what a process may cost it.
 	longSignal = 250 * time.Microsecond
-	// signalTime is the CPU time for which a longer one counts as one: so long signals of a process take at
-	// most a quarter of the engine's thread.
-	signalTime = time.Second / signalsPerSecond / 4
 	// maxSlowSignals is how many in a row end the connection of the process.
 	maxSlowSignals = 8
 )
 
 // alert wakes the process. The engine's thread calls it. The signal after one that took long is measured
 // in CPU time of the thread, which costs system calls: the woken process may have taken the processor.
-func (c *session) alert() {
+func (r *rings) alert() {
 	switch {
-	case c.slowSignals > maxSlowSignals:
+	case r.costs.slowSignals > maxSlowSignals:
 		return
-	case c.slowSignals == 0:
+	case r.costs.slowSignals == 0:
 		began := time.Now()
-		signalProcess(c.signal)
+		signalProcess(r.signal)
 		if time.Since(began) >= longSignal {
-			c.slowSignals = 1
+			r.costs.slowSignals = 1
 		}
 		return
 	}
 	began := threadTime()
-	signalProcess(c.signal)
+	signalProcess(r.signal)
 	took := threadTime() - began
 	if took < longSignal {
-		c.slowSignals = 0
+		r.costs.slowSignals = 0
 		return
 	}
-	c.costs.signals.Spend(c.s.feeder.now(), uint64(took/signalTime), signalsPerSecond, signalsBurst)
+	r.costs.account.SpendEngine(r.feeder.now(), took/signalDiscount)
 	if took < slowSignal {
-		c.slowSignals = 1
+		r.costs.slowSignals = 1
 		return
 	}
-	if c.slowSignals++; c.slowSignals > maxSlowSignals {
-		c.s.warn("to signal a process takes too long: it loses its connection; it waits for its socket in too many places", c)
-		c.hangUp()
+	if r.costs.slowSignals++; r.costs.slowSignals > maxSlowSignals {
+		r.socket.warn("to signal a process takes too long: it loses its connection; it waits for its socket in too many places")
+		r.socket.hangUp()
 	}
 }
 

@@ -24,11 +24,23 @@ type floodWorld struct {
 }
 
 func newFloodWorld(t *testing.T) *floodWorld {
-	c := tested(t)
-	w := &floodWorld{t: t, s: c.s, f: c.s.feeder, now: time.Hour}
+	s := tested(t).s
+	w := &floodWorld{t: t, s: s, f: s.feeder, now: time.Hour}
 	w.f.now = func() time.Duration { return w.now }
 	return w
 }
+
+// What the engine's thread grants: ring checks of a process and of a user, signals to a process, each a second, and the
+// time for which unused ones are kept.
+const (
+	checksPerSecond     = 25_000
+	userChecksPerSecond = 50_000
+	checksBurst         = 10 * time.Millisecond
+	checksOfSignal      = 64
+	checksAtOnce        = 64
+	signalsPerSecond    = 50_000
+	signalsBurst        = 10 * time.Millisecond
+)
 
 // maxDelay is the longest suspension of a process that names all numbers of the doorbell, of which most are no
 // rings.
@@ -36,7 +48,7 @@ const maxDelay = 2 * (ring.Queues + checksOfSignal) * time.Second / checksPerSec
 
 // flooder is a process of such a world.
 type flooder struct {
-	*session
+	*rings
 	producers     []*ring.Producer
 	doorbellBytes []byte
 }
@@ -44,7 +56,7 @@ type flooder struct {
 // process makes a process of a user with queues of one shared receive queue.
 func (w *floodWorld) process(uid uint32, queues int) *flooder {
 	w.t.Helper()
-	c := &flooder{session: &session{s: w.s, uid: uid, signal: -1, hung: make(chan struct{})}}
+	c := &flooder{rings: newRings(newSocket(w.s, nil, &process{uid: uid}))}
 	must := func(err error) {
 		w.t.Helper()
 		if err != nil {
@@ -52,6 +64,8 @@ func (w *floodWorld) process(uid uint32, queues int) *flooder {
 		}
 	}
 	var err error
+	c.costs.account, err = w.s.accounts.Open(w.now, uid)
+	must(err)
 	c.doorbellBytes = make([]byte, ring.DoorbellBytes)
 	c.doorbell, err = ring.OpenDoorbell(c.doorbellBytes)
 	must(err)
@@ -69,12 +83,12 @@ func (w *floodWorld) process(uid uint32, queues int) *flooder {
 		r, err := ring.Open(make([]byte, shape.Bytes()), shape)
 		must(err)
 		c.producers = append(c.producers, ring.NewProducer(r, 8))
-		q := newQueue(c.session, r, shape)
-		q.srq, q.recv = &sharedQueue{c: c.session, srq: srq.(*nic.SRQ)}, true
+		q := newQueue(c.rings, r, shape)
+		q.srq, q.recv = &sharedQueue{srq: srq.(*nic.SRQ)}, true
 		_, err = c.number(q)
 		must(err)
 	}
-	w.f.join(c.session)
+	w.f.join(c.rings)
 	return c
 }
 
@@ -121,9 +135,9 @@ func (c *flooder) post(i int, bad bool) {
 func (w *floodWorld) iterate(c *flooder) (taken int) {
 	w.f.Sleep()
 	w.f.Take()
-	for _, x := range w.f.sessions {
+	for _, x := range w.f.processes {
 		for _, q := range x.queues {
-			if x == c.session {
+			if x == c.rings {
 				taken += int(q.in.Read() - q.in.Freed())
 			}
 			q.in.Free(q.in.Read())
@@ -257,8 +271,8 @@ func TestDelayEnds(t *testing.T) {
 	if got := w.iterate(c); got != 1 {
 		t.Errorf("%d entries taken at the end of the delay", got)
 	}
-	if _, some := w.f.Due(); some || c.costs.ringChecks > 0 {
-		t.Errorf("something is still due: %v; %d ring checks, though nothing was in vain", some, c.costs.ringChecks)
+	if _, some := w.f.Due(); some || c.costs.inVain > 0 {
+		t.Errorf("something is still due: %v; a cost of %v, though nothing was in vain", some, c.costs.inVain)
 	}
 	w.now += time.Second
 	for c.costs.suspendedUntil == 0 {
@@ -267,17 +281,17 @@ func TestDelayEnds(t *testing.T) {
 	}
 	c.doorbell.Take(nil, func(uint32) {})
 	w.now = c.costs.suspendedUntil
-	before := c.costs.ringChecks
-	if w.iterate(c); c.costs.suspendedUntil != 0 || c.costs.ringChecks != before {
-		t.Errorf("the end of a delay counts %d", c.costs.ringChecks-before)
+	before := c.costs.inVain
+	if w.iterate(c); c.costs.suspendedUntil != 0 || c.costs.inVain != before {
+		t.Errorf("the end of a delay counts %v", c.costs.inVain-before)
 	}
 	w.f.Sleep()
 	c.signal()
 	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.f.epoll), Events: unix.POLLIN}}, 0); n != 1 || err != nil {
 		t.Errorf("after the delay, a signal does not end the sleep: %v", err)
 	}
-	if w.iterate(c); c.costs.ringChecks != before+checksOfSignal {
-		t.Errorf("a signal counts %d, want %d", c.costs.ringChecks-before, checksOfSignal)
+	if w.iterate(c); c.costs.inVain != before+checksOfSignal*checkCost {
+		t.Errorf("a signal counts %v, want that of %d ring checks", c.costs.inVain-before, checksOfSignal)
 	}
 	for c.costs.suspendedUntil == 0 {
 		c.storm()
@@ -303,8 +317,9 @@ func TestFloodsOfUser(t *testing.T) {
 		for i, c := range all {
 			c.signal()
 			if w.now%(10*time.Millisecond) == 0 && i == 0 { // it leaves, and opens the device again
-				w.f.leave(c.session)
+				w.f.leave(c.rings)
 				w.f.forget(c.wake)
+				c.costs.account.Close()
 				all[0] = w.process(1, 1)
 			}
 		}
@@ -325,10 +340,10 @@ func TestFloodsOfUser(t *testing.T) {
 		t.Error("no signal is deferred after 1000 at once")
 	}
 	for _, c := range all {
-		w.f.leave(c.session)
+		w.f.leave(c.rings)
 	}
-	if len(w.f.users) != 0 || len(w.f.byFD) != 0 || len(w.f.sessions) != 0 || w.f.delayed != 0 {
-		t.Errorf("%d users, %d descriptors, %d processes and %d delays are left", len(w.f.users), len(w.f.byFD), len(w.f.sessions), w.f.delayed)
+	if len(w.f.byFD) != 0 || len(w.f.processes) != 0 || w.f.delayed != 0 {
+		t.Errorf("%d descriptors, %d processes and %d delays are left", len(w.f.byFD), len(w.f.processes), w.f.delayed)
 	}
 }
 
@@ -363,7 +378,7 @@ func TestSignalsWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { proto.CloseFDs([]int{server, process}) }()
-	c.session.signal = server
+	c.rings.signal = server
 	b := make([]byte, 1<<16)
 	received := func() int {
 		n, err := unix.Read(process, b)

@@ -29,17 +29,16 @@ type feeder struct {
 	memory     *shared
 	statusPage ring.StatusPage
 	epoll      int
-	sessions   []*session // the engine's thread
-	next       int        // the client that is first in the next iteration
-	flushed    int        // work requests that bad entries have flushed in this iteration
+	processes  []*rings // the engine's thread
+	next       int      // the process that is first in the next iteration
+	flushed    int      // work requests that bad entries have flushed in this iteration
 	events     [64]unix.EpollEvent
 	now        func() time.Duration // time since a fixed point
 
 	// fairness.go
-	users   map[uint32]*userCosts
-	byFD    map[int32]*session // sessions by the descriptor of their eventfd
-	skipped int                // iterations since delays were looked at
-	delayed int                // suspended processes, and deferred signals
+	byFD    map[int32]*rings // by the descriptor of their eventfd
+	skipped int              // iterations since delays were looked at
+	delayed int              // suspended processes, and deferred signals
 }
 
 var _ nic.Feeder = (*feeder)(nil)
@@ -51,7 +50,7 @@ func newFeeder() (*feeder, error) {
 	}
 	start := time.Now()
 	f := &feeder{
-		memory: m, now: func() time.Duration { return time.Since(start) }, users: map[uint32]*userCosts{}, byFD: map[int32]*session{},
+		memory: m, now: func() time.Duration { return time.Since(start) }, byFD: map[int32]*rings{},
 	}
 	if f.statusPage, err = ring.OpenStatusPage(m.b); err == nil {
 		if f.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -88,8 +87,8 @@ func (f *feeder) FD() int { return f.epoll }
 
 // Waiting implements nic.Feeder.
 func (f *feeder) Waiting() bool {
-	for _, c := range f.sessions {
-		if c.costs.suspendedUntil == 0 && c.waiting() {
+	for _, r := range f.processes {
+		if r.costs.suspendedUntil == 0 && r.waiting() {
 			return true
 		}
 	}
@@ -112,18 +111,18 @@ func (f *feeder) Take() (n int) {
 		f.readSignals()
 	}
 	f.flushed = 0
-	for i := range f.sessions {
-		c := f.sessions[(f.next+i)%len(f.sessions)]
-		if c.costs.suspendedUntil != 0 {
+	for i := range f.processes {
+		r := f.processes[(f.next+i)%len(f.processes)]
+		if r.costs.suspendedUntil != 0 {
 			continue
 		}
-		if c.waiting() {
-			n += c.take()
+		if r.waiting() {
+			n += r.take()
 		}
-		f.count(c)
-		c.review()
+		f.count(r)
+		r.review()
 		if f.flushed > flushBudget {
-			f.next = (f.next + i + 1) % len(f.sessions)
+			f.next = (f.next + i + 1) % len(f.processes)
 			break
 		}
 	}
@@ -132,14 +131,14 @@ func (f *feeder) Take() (n int) {
 
 // take takes entries of one process: receives before sends, so that a message does not arrive before
 // the receive that was posted for it. For that, it looks for receives after it has looked for sends.
-func (c *session) take() (n int) {
-	c.collect()
-	look(c.sends)
-	c.collect()
-	look(c.receives)
-	n = c.takeFrom(&c.receives, sessionBudget)
-	if len(c.receives) == 0 {
-		n += c.takeFrom(&c.sends, sessionBudget-n)
+func (r *rings) take() (n int) {
+	r.collect()
+	look(r.sends)
+	r.collect()
+	look(r.receives)
+	n = r.takeFrom(&r.receives, sessionBudget)
+	if len(r.receives) == 0 {
+		n += r.takeFrom(&r.sends, sessionBudget-n)
 	}
 	return n
 }
@@ -153,55 +152,55 @@ func look(list []*queue) {
 
 // collect puts the queues that the doorbell names, and watched ones with entries, to those that have
 // entries.
-func (c *session) collect() {
-	c.costs.ringChecks += c.doorbell.Take(&c.pending, func(i uint32) {
-		if int(i) < len(c.queues) && c.queues[i] != nil {
-			c.queues[i].number = i
-			c.found(c.queues[i])
+func (r *rings) collect() {
+	r.costs.checks(r.doorbell.Take(&r.pending, func(i uint32) {
+		if int(i) < len(r.queues) && r.queues[i] != nil {
+			r.queues[i].number = i
+			r.found(r.queues[i])
 		} else {
-			c.costs.ringChecks++
+			r.costs.checks(1)
 		}
-	})
-	for _, q := range c.watched {
+	}))
+	for _, q := range r.watched {
 		if q.in.Changed() {
-			c.found(q)
+			r.found(q)
 		}
 	}
 }
 
 // found puts a queue to those that have entries. The doorbell has named it before.
-func (c *session) found(q *queue) {
+func (r *rings) found(q *queue) {
 	if q.pending() {
 		return
 	}
-	c.pending[q.number/64] |= 1 << (q.number % 64)
+	r.pending[q.number/64] |= 1 << (q.number % 64)
 	q.used = true
 	if q.recv {
-		c.receives = append(c.receives, q)
+		r.receives = append(r.receives, q)
 	} else {
-		c.sends = append(c.sends, q)
+		r.sends = append(r.sends, q)
 	}
 }
 
 // takeFrom takes entries of queues in turn, and keeps those that have more. It watches the others. An empty
 // queue counts as one entry: a process can ring the doorbell for thousands of them without pause.
-func (c *session) takeFrom(list *[]*queue, budget int) (n int) {
+func (r *rings) takeFrom(list *[]*queue, budget int) (n int) {
 	all, served := *list, 0
-	for k := len(all); served < k && n < budget && c.s.feeder.flushed <= flushBudget; served++ {
+	for k := len(all); served < k && n < budget && r.feeder.flushed <= flushBudget; served++ {
 		q := all[served]
 		m, more := q.take(min(queueBudget, budget-n))
 		n += max(m, 1)
 		if m == 0 {
-			c.costs.ringChecks++
+			r.costs.checks(1)
 		} else {
-			c.costs.credit(m)
+			r.costs.credit(m)
 		}
 		// collect has cleared the doorbell of what came after look.
 		if more || !q.ended && q.in.Changed() {
 			all = append(all, q) // behind those that were not served
 		} else {
-			c.pending[q.number/64] &^= 1 << (q.number % 64)
-			c.watch(q)
+			r.pending[q.number/64] &^= 1 << (q.number % 64)
+			r.watch(q)
 		}
 	}
 	*list = append(all[:0], all[served:]...)
@@ -209,11 +208,11 @@ func (c *session) takeFrom(list *[]*queue, budget int) (n int) {
 }
 
 // waiting reports whether the process has entries that were not taken.
-func (c *session) waiting() bool {
-	if len(c.receives) > 0 || len(c.sends) > 0 || c.doorbell.Any() {
+func (r *rings) waiting() bool {
+	if len(r.receives) > 0 || len(r.sends) > 0 || r.doorbell.Any() {
 		return true
 	}
-	for _, q := range c.watched {
+	for _, q := range r.watched {
 		if q.in.Changed() {
 			q.in.Prefetch()
 			return true

@@ -30,12 +30,12 @@ func (c *session) endFileSystems(m *processMemory) {
 		mapped = nil
 	}
 	for _, ends := range []func(f *clientmem.FileSystem) bool{
-		func(f *clientmem.FileSystem) bool { return mapped[f.Device] && f.User == c.uid },
-		func(f *clientmem.FileSystem) bool { return mapped[f.Device] && f.User != c.uid && f.Waiting() },
-		func(f *clientmem.FileSystem) bool { return f.User == c.uid },
+		func(f *clientmem.FileSystem) bool { return mapped[f.Device] && f.User == c.process.uid },
+		func(f *clientmem.FileSystem) bool { return mapped[f.Device] && f.User != c.process.uid && f.Waiting() },
+		func(f *clientmem.FileSystem) bool { return f.User == c.process.uid },
 	} {
 		var n int
-		if n, err = abort(ends); err != nil || n > 0 && c.progresses(m) {
+		if n, err = abort(ends); err != nil || n > 0 && m.progresses() {
 			break
 		}
 	}
@@ -101,7 +101,7 @@ func (c *session) mappedDevices(m *processMemory) (map[uint64]bool, error) {
 }
 
 // progresses reports whether the access that is in progress ends within abortPatience.
-func (c *session) progresses(m *processMemory) bool {
+func (m *processMemory) progresses() bool {
 	first := m.Progress()
 	for end := time.Now().Add(abortPatience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if now := m.Progress(); now.Begun == now.Ended || now.Ended != first.Ended {

@@ -41,8 +41,8 @@ func (w *floodWorld) flushes(c *flooder, pairs, n int) {
 		r, err := ring.Open(make([]byte, shape.Bytes()), shape)
 		must(err)
 		c.producers = append(c.producers, ring.NewProducer(r, 8))
-		q := newQueue(c.session, r, shape)
-		q.qp, q.recv = &queuePair{c: c.session, qp: x.(*nic.QP)}, true
+		q := newQueue(c.rings, r, shape)
+		q.qp, q.recv = &queuePair{qp: x.(*nic.QP)}, true
 		_, err = c.number(q)
 		must(err)
 		c.post(i, true)

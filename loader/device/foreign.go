@@ -20,9 +20,9 @@ import (
 const foreignPatience = 2 * time.Second
 
 // within calls f, and returns false if it takes too long. f goes on then.
-func (c *session) within(f func()) bool {
+func (k *socket) within(f func()) bool {
 	done := make(chan struct{})
-	c.lastCall = done
+	k.lastCall = done
 	go func() {
 		defer close(done)
 		f()
@@ -34,17 +34,17 @@ func (c *session) within(f func()) bool {
 		return true
 	case <-late.C:
 	}
-	c.s.log.Warn("a descriptor that a process has passed blocks: the process loses its connection", "pid", c.pid, "uid", c.uid)
-	c.late = append(c.late, done)
-	c.hangUp()
+	k.s.log.Warn("a descriptor that a process has passed blocks: the process loses its connection", "pid", k.process.pid, "uid", k.process.uid)
+	k.late = append(k.late, done)
+	k.hangUp()
 	return false
 }
 
 // patiently calls open, which uses descriptors of the process. If it takes too long, what it opens is
 // closed later, and the descriptors too.
-func patiently[T any](c *session, fds []int, open func() (T, error), cancel func(T)) (v T, err error) {
+func patiently[T any](k *socket, fds []int, open func() (T, error), cancel func(T)) (v T, err error) {
 	var decided atomic.Bool // open has returned in time, or it is too late
-	if c.within(func() {
+	if k.within(func() {
 		got, failed := open()
 		if decided.CompareAndSwap(false, true) {
 			v, err = got, failed
@@ -55,29 +55,29 @@ func patiently[T any](c *session, fds []int, open func() (T, error), cancel func
 		}
 		proto.CloseFDs(fds)
 	}) || !decided.CompareAndSwap(false, true) {
-		<-c.lastCall
+		<-k.lastCall
 		return v, err
 	}
-	c.abandoned = true
+	k.abandoned = true
 	var none T
 	return none, fmt.Errorf("the descriptor has not answered for %v; pass one of procfs or a memfd", foreignPatience)
 }
 
 // discard closes descriptors that a process has passed.
-func (c *session) discard(fds []int) {
+func (k *socket) discard(fds []int) {
 	if len(fds) > 0 {
-		c.within(func() { proto.CloseFDs(fds) })
+		k.within(func() { proto.CloseFDs(fds) })
 	}
 }
 
 // closeAccount gives back what the process was charged for, when no call on its descriptors is left.
 func (c *session) closeAccount() {
-	if len(c.late) == 0 {
+	if len(c.socket.late) == 0 {
 		c.account.Close()
 		return
 	}
 	go func() {
-		for _, done := range c.late {
+		for _, done := range c.socket.late {
 			<-done
 		}
 		c.account.Close()
@@ -86,9 +86,9 @@ func (c *session) closeAccount() {
 
 // hangUp ends the connection. Any goroutine may call it. The goroutine of the process closes the
 // socket: the descriptors in messages that nobody has read are closed with it, which may block.
-func (c *session) hangUp() {
-	if c.over.CompareAndSwap(false, true) {
-		close(c.hung)
+func (k *socket) hangUp() {
+	if k.over.CompareAndSwap(false, true) {
+		close(k.hung)
 	}
-	_ = c.conn.SetDeadline(time.Unix(1, 0))
+	_ = k.conn.SetDeadline(time.Unix(1, 0))
 }

@@ -95,7 +95,7 @@ func (c *session) inOrder() (all []object) {
 	for h, o := range c.objects {
 		all = append(all, o)
 		delete(c.objects, h)
-		c.handles.Delete(h)
+		c.rings.handles.Delete(h)
 	}
 	c.mu.Unlock()
 	slices.SortFunc(all, func(a, b object) int { return a.rank() - b.rank() })

@@ -26,8 +26,8 @@ var errControlledQKey = errors.New("a Q_Key with bit 31 set is for processes wit
 // mayUse refuses a controlled Q_Key to processes without CAP_NET_RAW, as the kernel does (modify_qp of
 // drivers/infiniband/core/uverbs_cmd.c). A work request cannot bring in such a Q_Key: with bit 31 set, it has that of
 // the queue pair sent.
-func (c *session) mayUse(m *proto.ModifyQP) error {
-	if verbs.AttrMask(m.Mask)&verbs.MaskQKey != 0 && m.Attr.QKey&controlledQKey != 0 && !c.hasCapability(unix.CAP_NET_RAW) {
+func (p *process) mayUse(m *proto.ModifyQP) error {
+	if verbs.AttrMask(m.Mask)&verbs.MaskQKey != 0 && m.Attr.QKey&controlledQKey != 0 && !p.hasCapability(unix.CAP_NET_RAW) {
 		return errControlledQKey
 	}
 	return nil
@@ -38,8 +38,8 @@ func (c *session) mayUse(m *proto.ModifyQP) error {
 const privilegedPorts = 1024
 
 // mayListen refuses a port for which the kernel stack requires CAP_NET_BIND_SERVICE.
-func (c *session) mayListen(id mad.ServiceID) error {
-	if _, port, ok := id.IP(); !ok || port >= privilegedPorts || c.hasCapability(unix.CAP_NET_BIND_SERVICE) {
+func (p *process) mayListen(id mad.ServiceID) error {
+	if _, port, ok := id.IP(); !ok || port >= privilegedPorts || p.hasCapability(unix.CAP_NET_BIND_SERVICE) {
 		return nil
 	}
 	return fmt.Errorf("listen at %s: ports below %d are for processes with CAP_NET_BIND_SERVICE: choose another or run as root: %w",
@@ -49,8 +49,8 @@ func (c *session) mayListen(id mad.ServiceID) error {
 var errNotYours = errors.New("the status is for processes with CAP_NET_ADMIN, and for the user of the server if that is not root: run as root")
 
 // maySeeAll refuses the status of all processes. User ID 0 alone is no right: containers have it without capabilities.
-func (c *session) maySeeAll() error {
-	if c.uid != 0 && c.uid == uint32(os.Getuid()) || c.hasCapability(unix.CAP_NET_ADMIN) {
+func (p *process) maySeeAll() error {
+	if p.uid != 0 && p.uid == uint32(os.Getuid()) || p.hasCapability(unix.CAP_NET_ADMIN) {
 		return nil
 	}
 	return errNotYours
@@ -89,8 +89,8 @@ var effective = regexp.MustCompile(`(?m)^CapEff:\s*([0-9a-f]+)$`)
 // file capabilities). The kernel gives the procfs directory of such a program to root (proc(5), dumpable). So the
 // directory must have the user that has connected. A program that had capabilities of its file when it connected is
 // refused as well; one with ambient capabilities is not.
-func (c *session) hasCapability(n uint) bool {
-	dir := fmt.Sprintf("/proc/%d/", c.pid)
+func (p *process) hasCapability(n uint) bool {
+	dir := fmt.Sprintf("/proc/%d/", p.pid)
 	var owner unix.Stat_t
 	err0 := unix.Stat(dir, &owner)
 	status, err1 := os.ReadFile(dir + "status")
@@ -99,11 +99,11 @@ func (c *session) hasCapability(n uint) bool {
 	var after unix.Stat_t
 	err4 := unix.Stat(dir, &after)
 	// The process has not ended, so the files are not those of another one with its number.
-	err3 := unix.PidfdSendSignal(c.pidfd, 0, nil, 0)
+	err3 := unix.PidfdSendSignal(p.pidfd, 0, nil, 0)
 	if errors.Is(err3, unix.EPERM) { // without CAP_KILL
 		err3 = nil
 	}
-	if errors.Join(err0, err1, err2, err3, err4) != nil || !same || owner.Uid != c.uid || after.Uid != c.uid {
+	if errors.Join(err0, err1, err2, err3, err4) != nil || !same || owner.Uid != p.uid || after.Uid != p.uid {
 		return false
 	}
 	m := effective.FindSubmatch(status)

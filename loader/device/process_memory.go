@@ -96,13 +96,13 @@ func (c *session) checkMemory() bool {
 	}
 	if !m.revoked {
 		m.revoked = true
-		c.s.log.Warn("the memory of a process is too slow: it is ended", "pid", c.pid, "uid", c.uid)
+		c.s.log.Warn("the memory of a process is too slow: it is ended", "pid", c.process.pid, "uid", c.process.uid)
 		m.Revoke()
-		c.hangUp()
-		m.note(c, c.kill())
+		c.socket.hangUp()
+		m.note(c, c.process.kill())
 		return true
 	}
-	m.note(c, c.kill())
+	m.note(c, c.process.kill())
 	if now := m.Progress(); now.Begun != now.Ended && !m.ending {
 		m.ending = true
 		c.s.all.Go(func() { c.endFileSystems(m) })
@@ -111,8 +111,8 @@ func (c *session) checkMemory() bool {
 }
 
 // kill ends the process, unless it has ended.
-func (c *session) kill() error {
-	err := unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
+func (p *process) kill() error {
+	err := unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
 	switch {
 	case err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EBADF):
 		return nil
@@ -128,5 +128,5 @@ func (m *processMemory) note(c *session, err error) {
 		return
 	}
 	m.failed = err.Error()
-	c.s.log.Error("a process whose memory is too slow goes on, and delays all others: end it", "pid", c.pid, "uid", c.uid, "err", err)
+	c.s.log.Error("a process whose memory is too slow goes on, and delays all others: end it", "pid", c.process.pid, "uid", c.process.uid, "err", err)
 }

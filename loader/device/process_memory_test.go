@@ -29,7 +29,8 @@ func TestKillRefused(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	var log bytes.Buffer
-	c, m := &session{s: &Server{log: slog.New(slog.NewTextHandler(&log, nil))}, pid: 4711, pidfd: fd}, &processMemory{}
+	c := &session{s: &Server{log: slog.New(slog.NewTextHandler(&log, nil))}, process: &process{pid: 4711, pidfd: fd}}
+	m := &processMemory{}
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread has another user
@@ -37,7 +38,7 @@ func TestKillRefused(t *testing.T) {
 			done <- e
 			return
 		}
-		done <- c.kill()
+		done <- c.process.kill()
 	}()
 	err = <-done
 	m.note(c, err)
@@ -45,11 +46,11 @@ func TestKillRefused(t *testing.T) {
 	if got := log.String(); strings.Count(got, "pid=4711") != 1 || !strings.Contains(got, "CAP_KILL") {
 		t.Errorf("%v; the log: %s", err, got)
 	}
-	if err := c.kill(); err != nil {
+	if err := c.process.kill(); err != nil {
 		t.Error(err)
 	}
 	_ = cmd.Wait()
-	if err := c.kill(); err != nil {
+	if err := c.process.kill(); err != nil {
 		t.Errorf("a process that has ended: %v", err)
 	}
 }

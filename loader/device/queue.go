@@ -14,7 +14,7 @@ import (
 
 // queue is a ring of work requests, which the engine's thread takes.
 type queue struct {
-	c       *session
+	r       *rings
 	in      *ring.Consumer
 	entry   []byte // copy of the entry that is decoded
 	qp      *queuePair
@@ -22,16 +22,16 @@ type queue struct {
 	recv    bool
 	number  uint32 // number in the doorbell
 	ended   bool   // nothing is taken: it was destroyed, or its ring is damaged
-	watched bool   // the queue is in session.watched
+	watched bool   // the queue is in rings.watched
 	used    bool   // the queue had entries since the last review
 }
 
-func newQueue(c *session, r ring.Ring, s ring.Shape) *queue {
-	return &queue{c: c, in: ring.NewConsumer(r), entry: make([]byte, s.EntryBytes)}
+func newQueue(r *rings, memory ring.Ring, s ring.Shape) *queue {
+	return &queue{r: r, in: ring.NewConsumer(memory), entry: make([]byte, s.EntryBytes)}
 }
 
-// pending reports whether the queue is in session.receives or session.sends.
-func (q *queue) pending() bool { return q.c.pending[q.number/64]&(1<<(q.number%64)) != 0 }
+// pending reports whether the queue is in rings.receives or rings.sends.
+func (q *queue) pending() bool { return q.r.pending[q.number/64]&(1<<(q.number%64)) != 0 }
 
 // look finds out how many entries there are. take takes no others.
 func (q *queue) look() {
@@ -62,23 +62,22 @@ func (q *queue) take(budget int) (n int, more bool) {
 
 // bad counts an entry that is no work request, which has no credit, and has flushed others.
 func (q *queue) bad(flushed int) {
-	q.c.s.feeder.flushed += flushed
-	q.c.costs.credit(-1)
+	q.r.feeder.flushed += flushed
+	q.r.costs.credit(-1)
 }
 
 // damaged ends a ring whose index is not possible.
 func (q *queue) damaged() {
 	q.ended = true
-	q.c.unwatch(q)
-	q.c.s.warn("a process wrote an impossible index to its ring", q.c)
+	q.r.unwatch(q)
+	q.r.socket.warn("a process wrote an impossible index to its ring")
 	if q.qp != nil {
-		q.c.s.feeder.flushed += q.qp.qp.Fail()
+		q.r.feeder.flushed += q.qp.qp.Fail()
 	}
 }
 
 // queuePair is a queue pair of a process. It implements nic.QueueView.
 type queuePair struct {
-	c       *session
 	qp      *nic.QP
 	memory  *ringMemory
 	halves  []*queue // send, and receive unless it has a shared receive queue
@@ -110,7 +109,6 @@ func (q *queuePair) FindReceives() {
 
 // sharedQueue is a shared receive queue of a process. It implements nic.QueueView.
 type sharedQueue struct {
-	c      *session
 	srq    *nic.SRQ
 	memory *ringMemory
 	recv   *queue
@@ -131,7 +129,7 @@ func (q *sharedQueue) FindReceives() { q.recv.findReceives() }
 
 // completionQueue is a completion queue of a process. It implements nic.CQSink.
 type completionQueue struct {
-	c      *session
+	r      *rings
 	cq     *nic.CQ
 	memory *ringMemory
 	out    *ring.Producer
@@ -183,6 +181,6 @@ func (q *completionQueue) Publish(alert bool) {
 	if a := armed.Load(); a == armedAny || a == armedSolicited && alert {
 		armed.Store(0)
 		q.out.State().Add(1)
-		q.c.notify()
+		q.r.notify()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,11 +30,11 @@ func TestCallsOfStart(t *testing.T) {
 	for _, m := range []proto.Type{proto.TCreateCQ, proto.TCreateQP, proto.TModifyQP, proto.TModifyQP, proto.TModifyQP} {
 		n += 1000 * callsOf(m)
 	}
-	p, err := limits.New(limits.Defaults()).Open(1)
+	p, err := limits.New(limits.Defaults()).Open(0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wait := p.Spend(0, n); wait != 0 {
+	if wait := p.Spend(0, time.Duration(n)*limits.Call); wait != 0 {
 		t.Errorf("%d calls have to wait %v", n, wait)
 	}
 }
@@ -54,23 +55,28 @@ func tested(t *testing.T) *session {
 		}
 		s.feeder.close()
 	})
-	c := &session{s: s, hung: make(chan struct{}), pidfd: -1}
-	if c.doorbell, err = ring.OpenDoorbell(make([]byte, ring.DoorbellBytes+64)[:ring.DoorbellBytes]); err != nil {
+	k := newSocket(s, nil, &process{pidfd: -1})
+	c := &session{s: s, process: k.process, socket: k, rings: newRings(k)}
+	if c.account, err = s.accounts.Open(s.now(), 1); err != nil {
+		t.Fatal(err)
+	}
+	k.costs.now, c.rings.costs.account = s.now, c.account
+	if c.rings.doorbell, err = ring.OpenDoorbell(make([]byte, ring.DoorbellBytes+64)[:ring.DoorbellBytes]); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
 // emptyQueue returns a queue of a ring without entries.
-func emptyQueue(t *testing.T, c *session) *queue {
+func emptyQueue(t *testing.T, r *rings) *queue {
 	t.Helper()
 	shape := ring.ShapeFor(1, 64)
-	r, err := ring.Open(make([]byte, shape.Bytes()), shape)
+	memory, err := ring.Open(make([]byte, shape.Bytes()), shape)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := newQueue(c, r, shape)
-	if _, err := c.number(q); err != nil {
+	q := newQueue(r, memory, shape)
+	if _, err := r.number(q); err != nil {
 		t.Fatal(err)
 	}
 	return q
@@ -79,54 +85,54 @@ func emptyQueue(t *testing.T, c *session) *queue {
 // An iteration visits a bounded number of rings of a process that rings the doorbell for all of them
 // without pause, and comes to each of them in turn.
 func TestDoorbellStorm(t *testing.T) {
-	c := tested(t)
+	r := tested(t).rings
 	all := make([]*queue, ring.Queues)
 	for i := range all {
-		all[i] = emptyQueue(t, c)
+		all[i] = emptyQueue(t, r)
 	}
 	storm := func() {
 		for i := range all {
-			c.doorbell.Set(uint32(i))
+			r.doorbell.Set(uint32(i))
 		}
 	}
 	storm()
 	for left := ring.Queues; left > 0; left -= sessionBudget {
-		if c.take(); len(c.sends) != left-sessionBudget {
-			t.Fatalf("%d rings are left of %d, want %d fewer", len(c.sends), left, sessionBudget)
+		if r.take(); len(r.sends) != left-sessionBudget {
+			t.Fatalf("%d rings are left of %d, want %d fewer", len(r.sends), left, sessionBudget)
 		}
 	}
 	storm()
 	for i := range 3 * ring.Queues / sessionBudget {
-		if n := c.take(); n > sessionBudget {
+		if n := r.take(); n > sessionBudget {
 			t.Fatalf("iteration %d visits %d rings, want at most %d", i, n, sessionBudget)
 		}
 		if i < ring.Queues/sessionBudget {
 			storm()
 		}
 	}
-	if c.waiting() {
-		t.Errorf("%d queues are left after the storm", len(c.sends))
+	if r.waiting() {
+		t.Errorf("%d queues are left after the storm", len(r.sends))
 	}
-	if c.pending != [ring.Queues / 64]uint64{} {
+	if r.pending != [ring.Queues / 64]uint64{} {
 		t.Error("a queue counts as pending and is not")
 	}
 }
 
 // A queue that gets the number of one that was destroyed while it was pending is found by the doorbell.
 func TestNumberIsUsedAgain(t *testing.T) {
-	c := tested(t)
-	first := emptyQueue(t, c)
-	c.doorbell.Set(0)
-	c.collect()
-	if len(c.sends) != 1 {
+	r := tested(t).rings
+	first := emptyQueue(t, r)
+	r.doorbell.Set(0)
+	r.collect()
+	if len(r.sends) != 1 {
 		t.Fatal("the queue is not pending")
 	}
-	c.free(0, first)
-	second := emptyQueue(t, c)
-	c.doorbell.Set(0)
-	c.collect()
-	if len(c.sends) != 1 || c.sends[0] != second {
-		t.Errorf("%d queues are pending, want the second one", len(c.sends))
+	r.free(0, first)
+	second := emptyQueue(t, r)
+	r.doorbell.Set(0)
+	r.collect()
+	if len(r.sends) != 1 || r.sends[0] != second {
+		t.Errorf("%d queues are pending, want the second one", len(r.sends))
 	}
 }
 
@@ -136,21 +142,21 @@ func TestSlowSignals(t *testing.T) {
 	runtime.LockOSThread() // the engine's thread
 	defer runtime.UnlockOSThread()
 	const epolls, copies = 400, 400 // each of these sees each copy of the socket
-	c := tested(t)
+	r := tested(t).rings
 	server, process, err := signalPair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	fds := []int{server, process}
 	defer func() { proto.CloseFDs(fds) }()
-	c.signal, c.conn = server, pairConn(t)
+	r.signal, r.socket.conn = server, pairConn(t)
 	b := make([]byte, 8)
 	read := func() { _, _ = unix.Read(process, b) } // a full socket wakes nobody
 	for range 10_000 {                              // also if each one seems to take long, since the thread waits for a processor
-		c.slowSignals = max(c.slowSignals, 1)
-		c.alert()
+		r.costs.slowSignals = max(r.costs.slowSignals, 1)
+		r.alert()
 		read()
-		if c.over.Load() {
+		if r.socket.over.Load() {
 			t.Fatal("an honest process has lost its connection")
 		}
 	}
@@ -174,18 +180,18 @@ func TestSlowSignals(t *testing.T) {
 		}
 	}
 	for range 10 * maxSlowSignals {
-		c.alert()
+		r.alert()
 		read()
 	}
-	if !c.over.Load() {
-		t.Errorf("the connection goes on after signals with %d places to wake, %d slow ones in a row", epolls*copies, c.slowSignals)
+	if !r.socket.over.Load() {
+		t.Errorf("the connection goes on after signals with %d places to wake, %d slow ones in a row", epolls*copies, r.costs.slowSignals)
 	}
 }
 
 // A process without CAP_NET_BIND_SERVICE cannot listen at ports below 1024.
 func TestPrivilegedPorts(t *testing.T) {
 	require.Root(t)
-	of := func(uid uint32) *session {
+	of := func(uid uint32) *process {
 		cmd := exec.Command("sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
@@ -200,7 +206,7 @@ func TestPrivilegedPorts(t *testing.T) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		})
-		return &session{pid: uint32(cmd.Process.Pid), uid: uid, pidfd: fd}
+		return &process{pid: uint32(cmd.Process.Pid), uid: uid, pidfd: fd}
 	}
 	root, nobody := of(0), of(65534)
 	for port, want := range map[uint16]bool{0: false, 80: false, 1023: false, 1024: true, 20049: true} {
@@ -220,16 +226,16 @@ func TestPrivilegedPorts(t *testing.T) {
 
 // Lines for the log that a process causes are bounded, and the engine's thread never waits for them.
 func TestNotes(t *testing.T) {
-	c := tested(t)
+	k := tested(t).socket
 	done := make(chan struct{})
 	go func() {
 		for range 100 * noteBacklog {
-			c.s.warn("text", c)
+			k.warn("text")
 		}
 		close(done)
 	}()
 	testkit.Receive(t, "no line for the log waits", done)
-	if n := len(c.s.notes); n != noteBacklog {
+	if n := len(k.s.notes); n != noteBacklog {
 		t.Errorf("%d lines, want %d", n, noteBacklog)
 	}
 }

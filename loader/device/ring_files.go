@@ -91,6 +91,30 @@ func (f *ringFiles) take(n int) (*ringMemory, error) {
 	}
 }
 
+// open makes memory with rings of these shapes one behind the other.
+func (f *ringFiles) open(shapes ...ring.Shape) (*ringMemory, []ring.Ring, error) {
+	size := 0
+	for _, s := range shapes {
+		size += s.Bytes()
+	}
+	m, err := f.take(size)
+	if err != nil {
+		return nil, nil, overLimit(err)
+	}
+	var rings []ring.Ring
+	at := 0
+	for _, s := range shapes {
+		r, err := ring.Open(m.b[at:], s)
+		if err != nil {
+			m.close()
+			return nil, nil, err
+		}
+		rings = append(rings, r)
+		at += s.Bytes()
+	}
+	return m, rings, nil
+}
+
 // grow adds a file.
 func (f *ringFiles) grow(n int, cost []limits.Use) error {
 	m, err := newShared("rings", n, false)

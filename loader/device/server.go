@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -44,7 +43,6 @@ type Server struct {
 	sessions map[*session]struct{}
 	ended    bool
 	all      sync.WaitGroup
-	start    time.Time
 	accepts  limits.Bucket // accept's
 	refused  chan struct{} // processes that are being refused
 	closers  chan struct{} // connections that are being closed without an answer
@@ -68,7 +66,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, sessions: map[*session]struct{}{}, done: make(chan struct{}),
-		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), start: time.Now(), notes: make(chan note, noteBacklog),
+		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), notes: make(chan note, noteBacklog),
 		passed: make(chan struct{}, 1),
 	}
 	most := limits.Defaults()
@@ -184,14 +182,14 @@ func (s *Server) event(e verbs.Event) {
 	if about != nil {
 		if o, ok := s.owners.Load(about); ok {
 			m.Object = o.(owner).handle
-			o.(owner).c.event(eventBytes(&m, text))
+			o.(owner).c.socket.event(eventBytes(&m, text))
 		}
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.sessions {
-		c.event(eventBytes(&m, text))
+		c.socket.event(eventBytes(&m, text))
 	}
 }
 
@@ -209,7 +207,7 @@ func (s *Server) hangUp() {
 		close(s.done)
 	}
 	for c := range s.sessions {
-		c.hangUp() // the goroutine of the client does the rest
+		c.socket.hangUp() // the goroutine of the client does the rest
 	}
 	if s.listener != nil {
 		s.listener.Close()

@@ -77,7 +77,7 @@ func (s *Server) processes() []Process {
 		if !c.greeted.Load() { // it asks for the status, for example
 			continue
 		}
-		p := Process{PID: int(c.pid), UID: c.uid, CallsDelayed: uint64(time.Duration(c.delayed.Load()).Milliseconds())}
+		p := Process{PID: int(c.process.pid), UID: c.process.uid, CallsDelayed: uint64(time.Duration(c.socket.costs.delayed.Load()).Milliseconds())}
 		for _, u := range c.account.InUse() {
 			if at := p.of(u.Kind); at != nil {
 				*at = u.N
@@ -94,17 +94,17 @@ func (c *session) status(h proto.Header, body []byte) {
 	req, _, _ := proto.Bodies(h.Type)
 	err := proto.Decode(body, req)
 	if err == nil {
-		err = c.maySeeAll()
+		err = c.process.maySeeAll()
 	}
 	if err != nil {
-		c.reply(h, nil, nil, err)
+		c.socket.reply(h, nil, nil, err)
 		return
 	}
 	switch req := req.(type) {
 	case *proto.StatusRequest:
-		c.reply(h, statusReply(c.s.processes(), req.First), nil, nil)
+		c.socket.reply(h, statusReply(c.s.processes(), req.First), nil, nil)
 	case *proto.CountersRequest:
-		c.reply(h, countersReply(c.s.dev.Counters(), req.First), nil, nil)
+		c.socket.reply(h, countersReply(c.s.dev.Counters(), req.First), nil, nil)
 	}
 }
 

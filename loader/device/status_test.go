@@ -34,11 +34,11 @@ func TestStatusKinds(t *testing.T) {
 
 // The waits of a process that is over its rate of control messages are in the status.
 func TestStatusDelayed(t *testing.T) {
-	c := &session{conn: pairConn(t), hung: make(chan struct{}), account: openAccount(t)}
+	c := &session{process: &process{}, socket: newSocket(nil, pairConn(t), nil), account: openAccount(t)}
 	c.greeted.Store(true)
 	for _, wait := range []time.Duration{shortWait / 2, 2 * shortWait} { // the first one is not waited for
-		c.debt.Store(int64(wait))
-		c.pace()
+		c.socket.costs.debt.Store(int64(wait))
+		c.socket.pace()
 	}
 	s := &Server{sessions: map[*session]struct{}{c: {}}}
 	want := uint64((2 * shortWait).Milliseconds())
@@ -49,7 +49,7 @@ func TestStatusDelayed(t *testing.T) {
 
 func openAccount(t *testing.T) *limits.Process {
 	t.Helper()
-	p, err := limits.New(limits.Defaults()).Open(1)
+	p, err := limits.New(limits.Defaults()).Open(0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,41 +22,41 @@ const (
 )
 
 // watch begins to watch a queue, if there is room for one more.
-func (c *session) watch(q *queue) {
-	if q.watched || q.ended || len(c.watched) == maxWatched {
+func (r *rings) watch(q *queue) {
+	if q.watched || q.ended || len(r.watched) == maxWatched {
 		return
 	}
 	q.watched = true
 	q.in.Watched().Store(1)
-	c.watched = append(c.watched, q)
+	r.watched = append(r.watched, q)
 }
 
 // unwatch ends it. Entries that the process has not rung the doorbell for are found.
-func (c *session) unwatch(q *queue) {
+func (r *rings) unwatch(q *queue) {
 	if !q.watched {
 		return
 	}
 	q.watched = false
 	q.in.Watched().Store(0)
-	c.watched = slices.DeleteFunc(c.watched, func(x *queue) bool { return x == q })
+	r.watched = slices.DeleteFunc(r.watched, func(x *queue) bool { return x == q })
 	if !q.ended && q.in.Changed() {
-		c.found(q)
+		r.found(q)
 	}
 }
 
 // review ends the watch of queues that had no entries for some time. It is called in each iteration.
-func (c *session) review() {
-	if len(c.watched) == 0 {
+func (r *rings) review() {
+	if len(r.watched) == 0 {
 		return
 	}
-	if c.reviewed++; c.reviewed < reviewEvery {
+	if r.reviewed++; r.reviewed < reviewEvery {
 		return
 	}
-	c.reviewed = 0
-	for i := len(c.watched) - 1; i >= 0; i-- {
-		q := c.watched[i]
+	r.reviewed = 0
+	for i := len(r.watched) - 1; i >= 0; i-- {
+		q := r.watched[i]
 		if !q.used {
-			c.unwatch(q)
+			r.unwatch(q)
 		}
 		q.used = false
 	}

@@ -18,7 +18,7 @@ import (
 
 // watchWorld is the engine's side of a process, without an engine, with some rings, and the other side.
 type watchWorld struct {
-	c         *session
+	r         *rings
 	doorbell  ring.Doorbell // the process's
 	producers []*ring.Producer
 }
@@ -34,21 +34,21 @@ func newWatchWorld(t *testing.T, queues int) *watchWorld {
 		t.Cleanup(func() { _ = unix.Munmap(b) })
 		return b
 	}
-	w := &watchWorld{c: &session{}}
+	w := &watchWorld{r: &rings{feeder: &feeder{}}}
 	var err error
 	if w.doorbell, err = ring.OpenDoorbell(mapped(ring.DoorbellBytes)); err != nil {
 		t.Fatal(err)
 	}
-	w.c.doorbell = w.doorbell
+	w.r.doorbell = w.doorbell
 	for i := range queues {
-		r, err := ring.Open(mapped(shape.Bytes()), shape)
+		memory, err := ring.Open(mapped(shape.Bytes()), shape)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.producers = append(w.producers, ring.NewProducer(r, 8))
-		q := newQueue(w.c, r, shape)
+		w.producers = append(w.producers, ring.NewProducer(memory, 8))
+		q := newQueue(w.r, memory, shape)
 		q.number = uint32(i) // a queue is watched only after its doorbell has named it
-		w.c.queues = append(w.c.queues, q)
+		w.r.queues = append(w.r.queues, q)
 	}
 	return w
 }
@@ -71,16 +71,16 @@ func (w *watchWorld) post(i int, value uint64) bool {
 
 // taken takes what collect has found, and returns the values.
 func (w *watchWorld) taken() (values []uint64) {
-	for _, q := range w.c.sends {
+	for _, q := range w.r.sends {
 		q.look()
 		for q.in.Left() > 0 {
 			q.in.Copy(q.entry)
 			values = append(values, binary.NativeEndian.Uint64(q.entry))
 		}
 		q.in.Free(q.in.Read())
-		q.c.pending[q.number/64] &^= 1 << (q.number % 64)
+		q.r.pending[q.number/64] &^= 1 << (q.number % 64)
 	}
-	w.c.sends = nil
+	w.r.sends = nil
 	return values
 }
 
@@ -110,14 +110,14 @@ func TestWatchFindsAll(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("%d of %d entries were found", got, queues*each)
 		}
-		q := w.c.queues[rand.IntN(queues)]
+		q := w.r.queues[rand.IntN(queues)]
 		if rand.IntN(2) == 0 {
-			w.c.watch(q)
+			w.r.watch(q)
 		} else {
-			w.c.unwatch(q)
+			w.r.unwatch(q)
 		}
-		all := len(w.c.watched) == queues
-		w.c.collect()
+		all := len(w.r.watched) == queues
+		w.r.collect()
 		for _, v := range w.taken() {
 			if i := v >> 32; uint32(v) != uint32(next[i]) {
 				t.Fatalf("queue %d has %d, want %d", i, uint32(v), next[i])
@@ -137,28 +137,28 @@ func TestWatchFindsAll(t *testing.T) {
 // A watched ring needs no doorbell, and is found as long as it is watched; one that has ended is not looked at.
 func TestWatchEnds(t *testing.T) {
 	w := newWatchWorld(t, 2)
-	q, ended := w.c.queues[0], w.c.queues[1]
-	w.c.watch(q)
-	w.c.watch(ended)
-	if !w.post(0, 1) || w.doorbell.Any() || !w.c.waiting() {
+	q, ended := w.r.queues[0], w.r.queues[1]
+	w.r.watch(q)
+	w.r.watch(ended)
+	if !w.post(0, 1) || w.doorbell.Any() || !w.r.waiting() {
 		t.Fatal("an entry of a watched ring has a doorbell, or is not found")
 	}
-	w.c.collect()
-	if got := w.taken(); len(got) != 1 || w.c.waiting() {
-		t.Fatalf("%d entries taken, waiting: %v", len(got), w.c.waiting())
+	w.r.collect()
+	if got := w.taken(); len(got) != 1 || w.r.waiting() {
+		t.Fatalf("%d entries taken, waiting: %v", len(got), w.r.waiting())
 	}
 	w.post(0, 2)
 	w.post(1, 3)
 	ended.ended = true
-	w.c.unwatch(ended)
-	if len(w.c.sends) != 0 {
+	w.r.unwatch(ended)
+	if len(w.r.sends) != 0 {
 		t.Error("a ring that has ended is listed")
 	}
-	w.c.unwatch(q)
-	if got := w.taken(); len(got) != 1 || got[0] != 2 || len(w.c.watched) != 0 {
-		t.Errorf("%v found at the end of the watch of a ring with one and of one that has ended; %d are watched", got, len(w.c.watched))
+	w.r.unwatch(q)
+	if got := w.taken(); len(got) != 1 || got[0] != 2 || len(w.r.watched) != 0 {
+		t.Errorf("%v found at the end of the watch of a ring with one and of one that has ended; %d are watched", got, len(w.r.watched))
 	}
-	if w.c.watch(ended); ended.watched {
+	if w.r.watch(ended); ended.watched {
 		t.Error("a ring is watched that has ended")
 	}
 }
@@ -166,29 +166,29 @@ func TestWatchEnds(t *testing.T) {
 // The rings that are watched are few, and those that were used recently.
 func TestWatchReview(t *testing.T) {
 	w := newWatchWorld(t, maxWatched+1)
-	for _, q := range w.c.queues {
-		w.c.watch(q)
+	for _, q := range w.r.queues {
+		w.r.watch(q)
 	}
-	if len(w.c.watched) != maxWatched {
-		t.Fatalf("%d are watched", len(w.c.watched))
+	if len(w.r.watched) != maxWatched {
+		t.Fatalf("%d are watched", len(w.r.watched))
 	}
 	w.post(0, 1)
-	w.c.collect()
+	w.r.collect()
 	w.taken()
 	for range reviewEvery - 1 {
-		w.c.review()
+		w.r.review()
 	}
-	if len(w.c.watched) != maxWatched {
-		t.Errorf("%d are watched before the review", len(w.c.watched))
+	if len(w.r.watched) != maxWatched {
+		t.Errorf("%d are watched before the review", len(w.r.watched))
 	}
-	w.c.review()
-	if len(w.c.watched) != 1 || w.c.watched[0] != w.c.queues[0] || w.producers[1].Watched().Load() != 0 {
-		t.Errorf("%d are watched after a review, of which one was used", len(w.c.watched))
+	w.r.review()
+	if len(w.r.watched) != 1 || w.r.watched[0] != w.r.queues[0] || w.producers[1].Watched().Load() != 0 {
+		t.Errorf("%d are watched after a review, of which one was used", len(w.r.watched))
 	}
 	for range reviewEvery {
-		w.c.review()
+		w.r.review()
 	}
-	if len(w.c.watched) != 0 {
+	if len(w.r.watched) != 0 {
 		t.Error("a ring is watched that was not used since the last review")
 	}
 }
@@ -197,14 +197,13 @@ func TestWatchReview(t *testing.T) {
 // iteration, also of a ring that cannot be watched because others are.
 func TestWatchLateEntry(t *testing.T) {
 	w := newWatchWorld(t, maxWatched+1)
-	w.c.s = &Server{feeder: &feeder{}}
-	for _, q := range w.c.queues[:maxWatched] {
-		w.c.watch(q)
+	for _, q := range w.r.queues[:maxWatched] {
+		w.r.watch(q)
 	}
 	w.post(maxWatched, 1)
-	w.c.collect()
-	w.c.takeFrom(&w.c.sends, 1) // look has not seen the entry
-	if !w.c.waiting() {
+	w.r.collect()
+	w.r.takeFrom(&w.r.sends, 1) // look has not seen the entry
+	if !w.r.waiting() {
 		t.Fatal("the entry is lost")
 	}
 	if got := w.taken(); len(got) != 1 || got[0] != 1 {

@@ -88,8 +88,8 @@ var sealing = area{name: "seal", dir: "rocev2/seal", pure: true, list: []mutant{
 
 var deviceServer = area{name: "device server", dir: "loader/device", root: true, quick: 1, list: []mutant{
 	{
-		name: "a queue that has ended gives back the number of another one", file: "calls_queue.go",
-		old: "if int(number) >= len(c.queues) || c.queues[number] != q {", new: "if int(number) >= len(c.queues) {", test: "TestQueueNumbers",
+		name: "a queue that has ended gives back the number of another one", file: "rings.go",
+		old: "if int(number) >= len(r.queues) || r.queues[number] != q {", new: "if int(number) >= len(r.queues) {", test: "TestQueueNumbers",
 	},
 	{
 		name: "a completion queue that ended still counts", file: "calls_queue.go",
@@ -107,7 +107,7 @@ var deviceServer = area{name: "device server", dir: "loader/device", root: true,
 	},
 	{
 		name: "any process may set a controlled Q_Key", file: "calls_queue.go",
-		old: "	if err := c.mayUse(m); err != nil {\n		return err\n	}\n", new: "", test: "TestControlledQKey",
+		old: "	if err := c.process.mayUse(m); err != nil {\n		return err\n	}\n", new: "", test: "TestControlledQKey",
 	},
 	{
 		name: "a listener that was refused still counts", file: "cm.go",
