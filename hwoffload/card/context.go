@@ -3,8 +3,6 @@
 package card
 
 import (
-	"net/netip"
-
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
@@ -21,23 +19,11 @@ const firstQP = 2
 // numbers of verbs.QPType.
 const typeSRQ = 4
 
-// route is the way to a peer: an address vector, or an address handle.
-type route struct {
-	src, dst          netip.Addr
-	mac               [6]byte
-	node, port        uint32
-	tclass, hopLimit  uint8
-	addressesAreValid bool
-}
-
-// Destroy implements verbs.AH. An address handle is read for each work request, so there is
-// nothing to do.
-func (*route) Destroy() error { return nil }
-
 // queuePair is an element of block qp that is not in RESET.
 type queuePair struct {
-	num    uint32
-	q      *qp.QP
+	num uint32
+	q   *qp.QP
+	egress
 	send   sendQueue
 	recv   recvQueue
 	sq, rq ring
@@ -45,11 +31,8 @@ type queuePair struct {
 	ah     ring         // table of address handles
 	page   uint32
 	pd     uint32
-	path   route
 	pkey   uint16
-	queued bool // the queue pair is in dataPath.ready
-	paced  turn
-	crypt  *seal.End   // nil: it is not encrypted
+	queued bool        // the queue pair is in dataPath.ready
 	credit *creditFlow // pre-credit of the queue pair; nil: it does not use it
 	shown  verbs.State
 }
@@ -148,7 +131,7 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 
 // fits reports whether the card can send to where a queue pair is connected, with this PMTU. The P_Key of
 // encrypted packets is none of an application, and an encrypted queue pair has no other one.
-func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, to verbs.State, mask verbs.AttrMask, encrypted bool) bool {
+func (d *dataPath) fits(x *queuePair, path *address, a *verbs.Attr, to verbs.State, mask verbs.AttrMask, encrypted bool) bool {
 	if mask&verbs.MaskPKey != 0 && (matchPKey(a.PKey, seal.PKey) || encrypted && a.PKey != rocev2.DefaultPKey) {
 		return false
 	}
@@ -177,6 +160,7 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 		num: i, page: config.QpPage(), pd: e.Domain().QpPd(), pkey: rocev2.DefaultPKey,
 		send: sendQueue{cq: d.cqs[queues.SendCq()]}, recv: recvQueue{cq: d.cqs[queues.RecvCq()]},
 	}
+	x.qp = x
 	if t < verbs.RC || t > verbs.UD || x.send.cq == nil || x.recv.cq == nil {
 		return nil
 	}
@@ -328,9 +312,9 @@ func readAttr(e regs.Qp) verbs.Attr {
 	return a
 }
 
-func readPath(e regs.Qp) route {
+func readPath(e regs.Qp) address {
 	v := e.Route()
-	r := route{
+	r := address{
 		src: regs.AddrOf(e.SrcAddr(), e.SrcAddrLow()), dst: regs.AddrOf(e.DstAddr(), e.DstAddrLow()), mac: regs.MACOf(e.Path().Mac()),
 		node: v.Node(), port: v.Port(), tclass: uint8(v.Tclass()), hopLimit: uint8(v.HopLimit()),
 	}
@@ -340,7 +324,7 @@ func readPath(e regs.Qp) route {
 
 // handleAt reads entry i of the table of address handles of a queue pair, or returns nil if it
 // does not exist or is of another protection domain.
-func (d *dataPath) handleAt(x *queuePair, i uint32) *route {
+func (d *dataPath) handleAt(x *queuePair, i uint32) *address {
 	if i >= x.ah.entries {
 		return nil
 	}
@@ -349,7 +333,7 @@ func (d *dataPath) handleAt(x *queuePair, i uint32) *route {
 		return nil
 	}
 	h := regs.AddressHandle(b[:])
-	r := &route{
+	r := &address{
 		src: regs.AddrOf(h.SrcAddr(), h.SrcAddrLow()), dst: regs.AddrOf(h.DstAddr(), h.DstAddrLow()), mac: regs.MACOf(h.Mac()),
 		node: h.Node(), port: h.Port(), tclass: uint8(h.Tclass()), hopLimit: uint8(h.HopLimit()),
 	}

@@ -86,9 +86,9 @@ func (d *dataPath) open(x *queuePair, p *rocev2.Packet, now qp.Time) bool {
 	return true
 }
 
-// room returns how many bytes the payload of a packet takes in the frame.
-func (x *queuePair) room(o *qp.Outbound) int {
-	if o.Sealed = x.crypt != nil; !o.Sealed {
+// payloadRoom returns how many bytes the payload of a packet takes in the frame.
+func (g *egress) payloadRoom(o *qp.Outbound) int {
+	if o.Sealed = g.crypt != nil; !o.Sealed {
 		return o.PayloadLen
 	}
 	o.PKey = seal.PKey
@@ -96,14 +96,14 @@ func (x *queuePair) room(o *qp.Outbound) int {
 }
 
 // fill writes the data of a packet to its place in the datagram, and seals it. False: nothing leaves.
-func (d *dataPath) fill(x *queuePair, o *qp.Outbound, datagram, place []byte) bool {
-	if x.crypt == nil {
+func (d *dataPath) fill(g *egress, o *qp.Outbound, datagram, place []byte) bool {
+	if g.crypt == nil {
 		return o.Fill(place)
 	}
-	p := x.crypt.Sealer.Built(&o.Datagram, datagram, len(place))
+	p := g.crypt.Sealer.Built(&o.Datagram, datagram, len(place))
 	if !o.FillBy(seal.Plain(place), p) || p.Err() != nil {
 		return false
 	}
-	d.countCrypt(x, regs.QpEncryptedOffset)
+	d.countCrypt(g.qp, regs.QpEncryptedOffset)
 	return true
 }

@@ -196,16 +196,16 @@ func (d *dataPath) port(i int) port {
 	return port{enable: c.Enable(), loopback: c.Loopback(), mac: regs.MACOf(e.Mac().Address()), mtu: e.Mtu().Bytes()}
 }
 
-// portOf returns the port that leads to a peer: that of its node (S1.8), or the one that the route
+// portOf returns the port that leads to a peer: that of its node (S1.8), or the one that the address
 // names. It returns false if the node does not exist.
-func (d *dataPath) portOf(r *route) (int, bool) {
-	if r.node == 0 {
-		return int(r.port), true
+func (d *dataPath) portOf(a *address) (int, bool) {
+	if a.node == 0 {
+		return int(a.port), true
 	}
-	if r.node > regs.NodesNodeCount {
+	if a.node > regs.NodesNodeCount {
 		return 0, false
 	}
-	n := regs.NodesOf(d.in).Node(int(r.node) - 1)
+	n := regs.NodesOf(d.in).Node(int(a.node) - 1)
 	return int(n.Port()), n.Valid()
 }
 

@@ -113,26 +113,26 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 
 // build writes the packet in d.out as a frame. It returns length 0 if nothing leaves: the queue
 // pair takes a packet without a way to its destination for lost.
-func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, how kind) (i, n int) {
-	o := &d.out
-	path := x.routeOf(o.AH)
-	i, ok := d.portOf(path)
+func (d *dataPath) build(g *egress, buf []byte, now qp.Time, how kind) (i, n int) {
+	o, x := &d.out, g.qp
+	a := g.addressOf(o)
+	i, ok := d.portOf(a)
 	if !ok {
 		o.Drop()
 		return 0, 0
 	}
 	from := d.port(i)
-	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel, o.SrcPort = path.src, path.dst, path.tclass, path.hopLimit, 0, 0
+	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel, o.SrcPort = a.src, a.dst, a.tclass, a.hopLimit, 0, 0
 	o.Stamp = nil
-	room := x.room(o)
+	room := g.payloadRoom(o)
 	size := o.Len(room)
 	if from.enable && size <= int(from.mtu) {
-		o.Stamp = d.stampFor(path.node, size, int(from.mtu), now)
+		o.Stamp = d.stampFor(a.node, size, int(from.mtu), now)
 		if x.credit != nil {
 			d.credits.onSend(x, o, how == kindCredited, now)
 		}
 		if how != kindAnswer {
-			d.charge(x, path.node, etherLen+size, how == kindCredited, now)
+			d.charge(g, a.node, etherLen+size, how == kindCredited, now)
 		}
 	}
 	payload, err := o.Begin(buf[etherLen:], room)
@@ -140,21 +140,21 @@ func (d *dataPath) build(x *queuePair, buf []byte, now qp.Time, how kind) (i, n 
 		o.Drop()
 		return 0, 0
 	}
-	if !d.fill(x, o, buf[etherLen:], payload) {
+	if !d.fill(g, o, buf[etherLen:], payload) {
 		d.touchState(x)
 		return 0, 0
 	}
-	return d.finish(i, &from, path, &o.Datagram, size, buf, now)
+	return d.finish(i, &from, a, &o.Datagram, size, buf, now)
 }
 
 // finish completes the frame of a packet whose size is that of its IP datagram without the option.
 // It returns length 0 if the port receives it itself.
-func (d *dataPath) finish(i int, from *port, path *route, o *rocev2.Datagram, size int, buf []byte, now qp.Time) (port, n int) {
+func (d *dataPath) finish(i int, from *port, a *address, o *rocev2.Datagram, size int, buf []byte, now qp.Time) (port, n int) {
 	n = etherLen + o.Seal(buf[etherLen:])
-	copy(buf, path.mac[:])
+	copy(buf, a.mac[:])
 	copy(buf[6:], from.mac[:])
 	etherType := uint16(0x0800)
-	if path.src.Is6() {
+	if a.src.Is6() {
 		etherType = 0x86dd
 	}
 	binary.BigEndian.PutUint16(buf[12:], etherType)

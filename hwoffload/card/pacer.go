@@ -6,7 +6,6 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/internal/tokenbucket"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // The pacer (S1.8, S1.9). Data to a node leaves at rate_bps of its entry of the destination table,
@@ -34,53 +33,45 @@ type pacing struct {
 // pacedDest is the queue of a destination.
 type pacedDest struct {
 	node    uint32
-	waiting []*queuePair
-	turn    *queuePair // queue pair that is in dataPath.ready and may send the next packet, or nil
-	sendAt  qp.Time    // send time of the next packet, if timed
-	timed   bool       // the destination is in pacing.timed
+	waiting []*egress
+	turn    *egress // egress of a queue pair that is in dataPath.ready and may send the next packet, or nil
+	sendAt  qp.Time // send time of the next packet, if timed
+	timed   bool    // the destination is in pacing.timed
 }
 
-// turn is a queue pair's part of the pacer.
+// turn is an egress's part of the pacer.
 type turn struct {
-	dest  *pacedDest // destination that the queue pair may send the next packet to, or nil
-	waits bool       // the queue pair is in the queue of a destination
+	dest  *pacedDest // destination that the egress may send the next packet to, or nil
+	waits bool       // the egress is in the queue of a destination
 	since qp.Time    // beginning of the wait; 0: it has not waited
 }
 
-// routeOf returns the way of a packet that has an address handle (UD), or has none (nil).
-func (x *queuePair) routeOf(ah verbs.AH) *route {
-	if h, ok := ah.(*route); ok {
-		return h
-	}
-	return &x.path
-}
-
-// mayLeave reports whether a queue pair may be asked for data, and has it wait otherwise.
-func (d *dataPath) mayLeave(x *queuePair, now qp.Time) bool {
-	node := x.routeOf(x.q.NextAH()).node
+// mayLeave reports whether a queue pair may be asked for data of an egress, and has the egress wait otherwise.
+func (d *dataPath) mayLeave(g *egress, now qp.Time) bool {
+	node := g.next().node
 	if node == 0 || node > regs.DestCount {
-		return !x.paced.waits
+		return !g.paced.waits
 	}
 	p, wait := d.pacing.dests[node], d.wait(node, now)
 	switch {
-	case x.paced.waits:
+	case g.paced.waits:
 		return false
 	case p == nil && wait <= 0:
 		return true
 	case p == nil:
 		p = &pacedDest{node: node}
 		d.pacing.dests[node] = p
-	case x.paced.dest == p && wait <= 0:
+	case g.paced.dest == p && wait <= 0:
 		return true
-	case x.paced.dest == p: // the rate is lower than when its turn began
-		p.waiting = append([]*queuePair{x}, p.waiting...)
-		x.paced.waits = true
+	case g.paced.dest == p: // the rate is lower than when its turn began
+		p.waiting = append([]*egress{g}, p.waiting...)
+		g.paced.waits = true
 		return false
 	case p.turn == nil && len(p.waiting) == 0 && wait <= 0:
 		return true
 	}
-	p.waiting = append(p.waiting, x)
-	x.paced.waits, x.paced.since = true, now
+	p.waiting = append(p.waiting, g)
+	g.paced.waits, g.paced.since = true, now
 	d.schedule(p, now)
 	return false
 }
@@ -105,7 +96,7 @@ func (d *dataPath) wait(node uint32, now qp.Time) int64 {
 
 // charge takes a frame of n bytes out of the bucket of a node. Its queue pair was allowed to send,
 // or the frame is on pre-credit.
-func (d *dataPath) charge(x *queuePair, node uint32, n int, credited bool, now qp.Time) {
+func (d *dataPath) charge(g *egress, node uint32, n int, credited bool, now qp.Time) {
 	if node == 0 || node > regs.DestCount {
 		return
 	}
@@ -118,18 +109,18 @@ func (d *dataPath) charge(x *queuePair, node uint32, n int, credited bool, now q
 		b.Departure(d.time(now), uint32(n))
 		e.SetNextTxNs(b.NextTxNs)
 	}
-	if !credited && x.paced.since != 0 && now > x.paced.since {
-		e.SetPacedNs(e.PacedNs() + uint64(now-x.paced.since))
+	if !credited && g.paced.since != 0 && now > g.paced.since {
+		e.SetPacedNs(e.PacedNs() + uint64(now-g.paced.since))
 		e.SetWinPaced(e.WinPaced() + 1)
 	}
 }
 
-// schedule gives the first queue pair of a destination its turn, or finds out when.
+// schedule gives the first egress of a destination its turn, or finds out when.
 func (d *dataPath) schedule(p *pacedDest, now qp.Time) {
 	if p.turn != nil || p.timed {
 		return
 	}
-	for len(p.waiting) > 0 && d.qps[p.waiting[0].num] != p.waiting[0] {
+	for len(p.waiting) > 0 && d.qps[p.waiting[0].qp.num] != p.waiting[0].qp {
 		p.waiting = p.waiting[1:] // it was reset
 	}
 	if len(p.waiting) == 0 {
@@ -141,10 +132,10 @@ func (d *dataPath) schedule(p *pacedDest, now qp.Time) {
 		d.pacing.dueAt(p.sendAt)
 		return
 	}
-	x := p.waiting[0]
+	g := p.waiting[0]
 	p.waiting = p.waiting[1:]
-	x.paced.waits, x.paced.dest, p.turn = false, p, x
-	d.enqueue(x)
+	g.paced.waits, g.paced.dest, p.turn = false, p, g
+	d.enqueue(g.qp)
 }
 
 // rateOf is the rate of a node in bit/s, 0 = not limited.
@@ -158,12 +149,12 @@ func (p *pacing) dueAt(at qp.Time) {
 
 // endTurn ends the turn of a queue pair, which has sent, or has nothing to send, or may not send
 // yet.
-func (d *dataPath) endTurn(x *queuePair, now qp.Time) {
-	if !x.paced.waits {
-		x.paced.since = 0
+func (d *dataPath) endTurn(g *egress, now qp.Time) {
+	if !g.paced.waits {
+		g.paced.since = 0
 	}
-	if p := x.paced.dest; p != nil {
-		x.paced.dest, p.turn = nil, nil
+	if p := g.paced.dest; p != nil {
+		g.paced.dest, p.turn = nil, nil
 		d.schedule(p, now)
 	}
 }

@@ -55,7 +55,7 @@ type creditCounts struct{ used, returned, grants, returns, ignored uint64 }
 // creditPeer is a node with which there is or was pre-credit, in both directions.
 type creditPeer struct {
 	node    uint32
-	path    route // route of the queue pair that was connected last
+	path    address // address of the queue pair that was connected last
 	pairs   []*queuePair
 	flight  qp.Flight
 	src     *precredit.Sender

@@ -118,7 +118,7 @@ func (c *credits) nextData(p *creditPeer, now qp.Time, buf []byte) (port, n int)
 			continue
 		}
 		o.Stamp = nil
-		port, n = c.d.build(x, buf, now, kindCredited)
+		port, n = c.d.build(&x.egress, buf, now, kindCredited)
 		if o.Stamp == nil || o.Stamp.Flags&rocev2.StampCredit == 0 { // a copy, or what is no data
 			p.src.Skip(flow)
 		}

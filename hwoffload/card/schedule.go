@@ -42,7 +42,7 @@ func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 		x := d.ready[0]
 		d.ready = d.ready[1:]
 		if d.qps[x.num] != x {
-			d.endTurn(x, now) // it was reset
+			d.endTurn(&x.egress, now) // it was reset
 			continue
 		}
 		d.fetchSend(x)
@@ -53,15 +53,15 @@ func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 			port, n = d.credits.next(now, buf)
 		case x.q.NextAck(now, &d.out):
 			d.ready = append(d.ready, x)
-			port, n = d.build(x, buf, now, kindAnswer)
-		case d.mayStart(x, now) && d.mayLeave(x, now) && x.q.NextData(now, &d.out):
+			port, n = d.build(&x.egress, buf, now, kindAnswer)
+		case d.mayStart(x, now) && d.mayLeave(&x.egress, now) && x.q.NextData(now, &d.out):
 			d.ready = append(d.ready, x)
-			port, n = d.build(x, buf, now, kindData)
-			d.endTurn(x, now)
+			port, n = d.build(&x.egress, buf, now, kindData)
+			d.endTurn(&x.egress, now)
 			d.served(x, false)
 		default:
 			x.queued = false
-			d.endTurn(x, now)
+			d.endTurn(&x.egress, now)
 			d.served(x, true)
 			d.touchState(x)
 		}

@@ -20,7 +20,7 @@ func (p *PD) CreateAH(av verbs.AddressVector) (verbs.AH, error) {
 		d.mem.ReleasePD(p.num)
 		return nil, err
 	}
-	a := &AH{dev: d, pd: p, path: path, flow: flow{av.TClass, av.HopLimit}}
+	a := &AH{dev: d, pd: p, address: address{path: path, flow: flow{TClass: av.TClass, HopLimit: av.HopLimit}}}
 	if err := d.do(func() error { a.dest = d.eng.destination(path); return nil }); err != nil {
 		path.Release()
 		d.mem.ReleasePD(p.num)

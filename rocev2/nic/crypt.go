@@ -15,8 +15,8 @@ import (
 
 // Encrypted queue pairs (S2.8, docs/program/encryption.md). Package seal has keys, counters and windows.
 // A packet is sealed after its headers and data are in the frame and before the ICRC, in send. It is
-// opened behind the ICRC check, before anything acts on it, in frame. QP.encrypted is the one
-// comparison that a plain queue pair pays for it.
+// opened behind the ICRC check, before anything acts on it, in frame. A plain queue pair pays one comparison of
+// egress.crypt with nil.
 
 var _ seal.Encrypter = (*QP)(nil)
 
@@ -57,27 +57,27 @@ func (x *QP) setKeys(c *seal.End) error {
 		return errQPDestroyed
 	case s != verbs.StateReset && s != verbs.StateInit:
 		return fmt.Errorf("nic: a queue pair in %s cannot be encrypted: give it keys in RESET or INIT", s)
-	case x.encrypted:
+	case x.crypt != nil:
 		return errors.New("nic: the queue pair has keys already: reset it before it gets others")
 	case x.q.Attr().PKey != 0:
 		return fmt.Errorf("nic: the P_Key of an encrypted queue pair is %#x: set no other", seal.PKey)
 	}
-	x.encrypted, x.crypt, x.pkey = true, c, seal.PKey
+	x.crypt, x.pkey = c, seal.PKey
 	return nil
 }
 
 // forgetKeys makes a queue pair plain.
-func (x *QP) forgetKeys() { x.encrypted, x.crypt = false, nil }
+func (x *QP) forgetKeys() { x.crypt = nil }
 
 // checkCrypt judges attributes by what encryption needs: the P_Key, which marks encrypted packets, and
 // room for what sealing adds.
 func (x *QP) checkCrypt(a *verbs.Attr, mask verbs.AttrMask, path *route.Path) error {
 	switch {
-	case mask&verbs.MaskPKey != 0 && x.encrypted && a.PKey != 0:
+	case mask&verbs.MaskPKey != 0 && x.crypt != nil && a.PKey != 0:
 		return fmt.Errorf("nic: the P_Key of an encrypted queue pair is %#x, not one of the application", seal.PKey)
 	case mask&verbs.MaskPKey != 0 && matchPKey(a.PKey, seal.PKey):
 		return fmt.Errorf("nic: the P_Key %#x is for encrypted queue pairs (Encrypt)", a.PKey)
-	case path == nil || !x.encrypted || mask&verbs.MaskPMTU == 0:
+	case path == nil || x.crypt == nil || mask&verbs.MaskPMTU == 0:
 		return nil
 	}
 	to, d := path.Current(), x.dev
@@ -89,8 +89,8 @@ func (x *QP) checkCrypt(a *verbs.Attr, mask verbs.AttrMask, path *route.Path) er
 }
 
 // sealRoom returns how many bytes sealing adds to each packet.
-func (x *QP) sealRoom() int {
-	if x.encrypted {
+func (g *egress) sealRoom() int {
+	if g.crypt != nil {
 		return seal.Overhead
 	}
 	return 0
@@ -98,21 +98,21 @@ func (x *QP) sealRoom() int {
 
 // payloadRoom returns how many bytes the payload of a packet takes in the frame, and prepares the headers of
 // an encrypted one.
-func (x *QP) payloadRoom(o *qp.Outbound) int {
-	if o.Sealed = x.encrypted; x.encrypted {
+func (g *egress) payloadRoom(o *qp.Outbound) int {
+	if o.Sealed = g.crypt != nil; o.Sealed {
 		o.PKey = seal.PKey
 	}
-	return o.PayloadLen + x.sealRoom()
+	return o.PayloadLen + g.sealRoom()
 }
 
 // fill puts the data of a packet into its place in the datagram, and seals it if the queue pair is encrypted.
 // False: it must not be sent. Either its memory is gone, which the queue pair has handled, or the keys are used
 // up: then it is lost.
-func (e *engine) fill(x *QP, o *qp.Outbound, datagram, place []byte) bool {
-	if !x.encrypted {
+func (e *engine) fill(g *egress, o *qp.Outbound, datagram, place []byte) bool {
+	if g.crypt == nil {
 		return o.Fill(place)
 	}
-	p := x.crypt.Sealer.Built(&o.Datagram, datagram, len(place))
+	p := g.crypt.Sealer.Built(&o.Datagram, datagram, len(place))
 	if !o.FillBy(seal.Plain(place), p) {
 		return false
 	}
@@ -149,9 +149,9 @@ func (e *engine) open(x *QP, p *rocev2.Packet) bool {
 // policy only (ingress): queue pairs ignore it.
 func (c *engineCounters) wrongPKey(h rocev2.BTH, x *QP) {
 	switch {
-	case x.encrypted && !seal.Sealable(h.Opcode()):
+	case x.crypt != nil && !seal.Sealable(h.Opcode()):
 		x.q.Config().Count.Ignored++
-	case x.encrypted:
+	case x.crypt != nil:
 		c.crypt.plainRefused++
 	case h.PKey() == seal.PKey:
 		c.crypt.sealedRefused++

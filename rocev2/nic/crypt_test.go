@@ -469,7 +469,7 @@ func TestEncryptRefuses(t *testing.T) {
 	if err := x.Modify(verbs.Attr{}, verbs.MaskState); err != nil { // RESET
 		t.Fatal(err)
 	}
-	if x.encrypted || x.crypt != nil || x.pkey != rocev2.DefaultPKey {
+	if x.crypt != nil || x.pkey != rocev2.DefaultPKey {
 		t.Error("the keys are there after RESET")
 	}
 	p, q := loopbackPair(t, pd, cq, loopbackGIDs[0])

@@ -21,9 +21,10 @@ func pacedEngine() (e *engine, d *dest, x *QP) {
 	d = &dest{addr: netip.MustParseAddr("10.0.0.2"), pacer: sched.NewBucket(1e6), refs: 1}
 	d.timer.Owner = d
 	e.dests[d.addr] = d
-	x = &QP{typ: verbs.UD, home: d}
+	x = queuePairAt(d)
+	x.typ = verbs.UD
 	d.consumeTokens(e, 100_000)
-	e.enqueue(x)
+	e.enqueue(&x.egress)
 	e.blockOnPacer(e.ready.Pop())
 	d.queued = false
 	return e, d, x
@@ -172,12 +173,12 @@ func TestLagOnlyWhileDataWaits(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		e := &engine{dev: &Device{mtu: 1500}, now: 1e9, rail: rail{config: RuntimeConfig{Paced: true, Burst: 4e6}}}
 		d := &dest{pacer: sched.NewBucket(10e6)}
-		x := &QP{typ: verbs.UD, home: d}
-		e.enqueue(x)
+		x := queuePairAt(d)
+		e.enqueue(&x.egress)
 		d.consumeTokens(e, 1250)
 		if idle {
 			d.dequeue()
-			e.enqueue(x)
+			e.enqueue(&x.egress)
 		}
 		e.now += 24e6
 		if d.consumeTokens(e, 1250); (d.pacer.Lag() == 0) != idle {

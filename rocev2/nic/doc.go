@@ -59,7 +59,8 @@
 // # A sent packet
 //
 //	tx.go        who sends: budgets of an iteration
-//	tx_sched.go  destinations first in, first out; queue pairs of one by deficit round robin
+//	egress.go    how a queue pair sends on an interface: path, destination, flow, keys, place in the queue
+//	tx_sched.go  destinations first in, first out; egresses at one by deficit round robin
 //	             (package sched)
 //	tokens.go    tokens of stamps, one for each source address of a destination
 //	tx_pacer.go  token bucket of a destination (package sched)

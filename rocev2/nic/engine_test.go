@@ -36,6 +36,13 @@ func bench(t *testing.T) *engine {
 	return e
 }
 
+// queuePairAt is a queue pair that is queued to send at a destination when it has something to send.
+func queuePairAt(d *dest) *QP {
+	x := &QP{egress: egress{home: d}}
+	x.qp = x
+	return x
+}
+
 // receiver is a queue pair in RTR whose peer is the address.
 func receiver(t *testing.T, e *engine, typ verbs.QPType) *QP {
 	t.Helper()
@@ -166,12 +173,12 @@ func TestMeta(t *testing.T) {
 func TestFairShare(t *testing.T) {
 	e := bench(t)
 	d := &dest{}
-	a, b := &QP{home: d}, &QP{home: d}
-	e.enqueue(a)
-	e.enqueue(b)
+	a, b := queuePairAt(d), queuePairAt(d)
+	e.enqueue(&a.egress)
+	e.enqueue(&b.egress)
 	sent := map[*QP]int{}
 	for range 10000 {
-		x := d.drr.First()
+		x := d.drr.First().qp
 		n := 4170
 		if x == b {
 			n = 90
@@ -191,22 +198,22 @@ func TestRemovedFromQueue(t *testing.T) {
 		e := bench(t)
 		e.config.Paced = true
 		old, next := &dest{addr: peer, paceBlocked: 1}, &dest{addr: alien}
-		all := []*QP{{home: old}, {home: old}, {home: old}}
+		all := []*QP{queuePairAt(old), queuePairAt(old), queuePairAt(old)}
 		for _, x := range all {
-			e.enqueue(x)
+			e.enqueue(&x.egress)
 		}
 		x := all[at]
 		e.unroute(x)
 		x.home = next
-		e.enqueue(x)
-		if next.drr.First() != x || !slices.Equal(slices.Collect(e.ready.All), []*dest{next}) {
+		e.enqueue(&x.egress)
+		if next.drr.First().qp != x || !slices.Equal(slices.Collect(e.ready.All), []*dest{next}) {
 			t.Errorf("%d: it is not queued at its next destination", at)
 		}
-		late := &QP{home: old}
-		e.enqueue(late)
+		late := queuePairAt(old)
+		e.enqueue(&late.egress)
 		var got []*QP
 		for !old.drr.Empty() {
-			got = append(got, old.drr.First())
+			got = append(got, old.drr.First().qp)
 			old.dequeue()
 		}
 		if want := append(slices.Delete(slices.Clone(all), at, at+1), late); !slices.Equal(got, want) {

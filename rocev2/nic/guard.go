@@ -48,7 +48,7 @@ func (g *guard) exactOnly() bool { return g.bare || g.silent }
 
 // admit decides about a packet without the token. It reports whether the queue pair gets the packet.
 func (e *engine) admit(x *QP, p *rocev2.Packet, m *rxMeta) bool {
-	if x.encrypted { // it has been opened, so it is the peer's
+	if x.crypt != nil { // it has been opened, so it is the peer's
 		return true
 	}
 	m.exact = true
@@ -84,8 +84,8 @@ func (e *engine) sender(x *QP, p *rocev2.Packet) *dest {
 	if x.dest == nil { // UD
 		return e.dests[p.Src()]
 	}
-	if y := x.egressFor(p); y != nil {
-		return y.dest
+	if r := x.otherRail(p); r != nil {
+		return r.dest
 	}
 	return x.dest
 }

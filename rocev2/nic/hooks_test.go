@@ -62,7 +62,7 @@ func TestHooksOfTransmission(t *testing.T) {
 			t.Errorf("refused: %v, %d bytes sent, queued %v", r.calls, r.charged, x.drr.Queued())
 		}
 		r.refuse = false
-		l.e.enqueue(x)
+		l.e.enqueue(&x.egress)
 		if err := l.run(1, func() time.Duration { return time.Microsecond }); err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Queue pair 1: the messages of the communication manager, in the engine's thread. There is no queue
@@ -19,10 +18,7 @@ import (
 // manager repeats them.
 const madsWaiting = 4096
 
-func (e *engine) startMADs(svc *cmservice.Service) {
-	e.mads.qp = &QP{dev: e.dev, num: mad.QPN, typ: verbs.UD}
-	e.mads.svc = svc
-}
+func (e *engine) startMADs(svc *cmservice.Service) { e.mads.svc = svc }
 
 // receiveMAD takes a packet to queue pair 1. False: there is no communication manager.
 func (e *engine) receiveMAD(p *rocev2.Packet, meta *rxMeta) bool {
@@ -75,7 +71,7 @@ func (e *engine) sendMADs() (n int) {
 	for i := range q {
 		m := q[i]
 		wait := m.to.dest != nil && m.to.dest.waits(e.now)
-		full = full || !wait && !e.roomForMAD(m.to)
+		full = full || !wait && !e.hasFrame(&m.to.address)
 		if wait || full {
 			q[kept] = m
 			kept++
@@ -90,17 +86,6 @@ func (e *engine) sendMADs() (n int) {
 	return n
 }
 
-// roomForMAD reports whether there is memory for a packet, or the packet is lost anyway.
-func (e *engine) roomForMAD(a *AH) bool {
-	switch to := a.path.Current(); {
-	case to.Err != nil || a.dest == nil:
-		return true
-	case to.Loopback:
-		return e.loopback.count < loopbackLimit
-	}
-	return a.dest.sock.xsk.Reserve(1) > 0
-}
-
 func (e *engine) sendMAD(m *madOut) {
 	if m.to.dest == nil {
 		e.count.txNoPath++
@@ -112,7 +97,7 @@ func (e *engine) sendMAD(m *madOut) {
 	o.Opcode, o.DestQP, o.SrcQP, o.QKey, o.PSN = rocev2.UDSendOnly, mad.QPN, mad.QPN, mad.QKey, e.mads.psn
 	o.AH = m.to
 	o.SetPayload(m.m)
-	size, to := e.send(e.mads.qp, o, false)
+	size, to := e.send(&e.mads.egress, o, false)
 	to.consumeTokens(e, size)
 	e.count.txMADs++
 }

@@ -231,7 +231,7 @@ func (t *madPort) find(ctx context.Context, k madAddrs, p *madPath) (*AH, error)
 	if err != nil {
 		return nil, err
 	}
-	a := &AH{dev: d, path: path, flow: flow{HopLimit: rocev2.DefaultTTL}}
+	a := &AH{dev: d, address: address{path: path, flow: flow{HopLimit: rocev2.DefaultTTL}}}
 	if d.do(func() error { a.dest = d.eng.answerDestination(path); return nil }) != nil {
 		path.Release()
 		return nil, nil

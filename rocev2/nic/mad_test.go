@@ -90,7 +90,7 @@ func TestMADsWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := &AH{path: path, dest: l.e.destination(path)}
+	to := &AH{address: address{path: path, dest: l.e.destination(path)}}
 	const extra = 10
 	for i := range madsWaiting + extra {
 		m := mad.NewREQ(uint64(i))

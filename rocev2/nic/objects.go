@@ -13,7 +13,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
 )
@@ -99,12 +98,10 @@ type SRQ struct {
 
 // AH is an address handle: the route to a destination of datagrams (IBTA 10.2.2).
 type AH struct {
-	dev  *Device
-	pd   *PD
-	path *route.Path
-	dest *dest // engine; nil after Destroy
-	flow flow
-	gone atomic.Bool
+	dev     *Device
+	pd      *PD
+	address // its dest is the engine's
+	gone    atomic.Bool
 }
 
 // QP is a queue pair of a device. Where many are served one after the other, the caches do
@@ -124,7 +121,6 @@ type QP struct {
 	typ                 verbs.QPType
 	dirty               bool
 	ackWaiting          bool   // the queue pair is in engine.ackWait
-	encrypted           bool   // the queue pair takes and sends encrypted packets only (crypt)
 	ackWaitSlot         uint32 // slot in engine.ackWait
 	sendTaken, sendLost uint32
 
@@ -133,14 +129,8 @@ type QP struct {
 	dead                bool
 	selective           bool // copy of dest.sack when it was last negotiated
 	pkey                uint16
-	port                uint16 // UDP source port
-	flow                flow
 	recvTaken, recvLost uint32
-	path                *route.Path
-	dest                *dest           // destination of the peer; nil for UD
-	home                *dest           // destination at which the queue pair is queued to send
-	drr                 sched.Flow[*QP] // entry in the queue of home
-	src                 netip.Addr
+	egress              // egress on the device's own interface
 	timer               sched.Timer[*QP]
 	srq                 *SRQ
 	hooks               hooks       // nil unless it uses an optional feature
@@ -153,12 +143,8 @@ type QP struct {
 	rdAtomic   uint8       // limit set by Modify; guarded by posts.mu
 
 	internal *internalSends // the engine's; nil without a distribution
-	crypt    *seal.End      // the engine's; nil unless it is encrypted
 	ooo      *oooQP         // nil unless it is in out-of-order mode
 }
-
-// flow has the fields of IP that the application chooses.
-type flow struct{ TClass, HopLimit uint8 }
 
 // Limits of a queue pair.
 const (

@@ -251,7 +251,7 @@ func TestOutOfOrderUnannounced(t *testing.T) {
 			start := e.now
 			e.takePosts()
 			for x.State() == verbs.StateRTS && e.now < start+20e9 {
-				if o := x.nextData(e); o != nil {
+				if o := x.nextData(e, &x.egress); o != nil {
 					if !announced || !x.dest.ooo {
 						t.Fatalf("%s was sent", o.Opcode)
 					}

@@ -49,7 +49,7 @@ type oooQP struct {
 
 	oooSendQueue
 
-	rails     []egress // rails on further interfaces
+	rails     []oooRail // rails on further interfaces
 	steered   steered
 	announced bool    // HELLO has announced the peer, or it has sent packets of the mode
 	askAt     qp.Time // time of the next check, 0 = nothing waits for HELLO
@@ -106,9 +106,10 @@ func (o *oooQP) fits(m rocev2.PMTU, path *route.Path) error {
 	if err := o.fitsPath(m, path.Current(), o.x.dev.mtu, o.x.dev.opts.Interface); err != nil {
 		return err
 	}
-	for _, s := range o.rails {
-		p := o.x.dev.otherRails[s.number-1]
-		if err := o.fitsPath(m, s.path.Current(), p.mtu, p.name); err != nil {
+	for i := range o.rails {
+		r := &o.rails[i]
+		p := o.x.dev.otherRails[r.dest.rail-1]
+		if err := o.fitsPath(m, r.path.Current(), p.mtu, p.name); err != nil {
 			return err
 		}
 	}

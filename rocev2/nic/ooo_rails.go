@@ -17,20 +17,17 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// A queue pair in out-of-order mode on several interfaces (rail.go). Where packets leave, a queue pair
-// has one path and is queued at one destination. So for each further interface there is an egress: a QP
-// that has only the path, the destination and the place in its queue. Package ooo is asked for the
-// packets of that rail when the egress is in service. All the rest is the queue pair's own.
+// A queue pair in out-of-order mode on several interfaces (rail.go). It has one more egress for each further
+// interface. Package ooo is asked for the packets of that rail when the egress is in service.
 //
 // HELLO announces the mode on each interface. Data does not use a rail before.
 
 var _ verbs.RailQP = (*QP)(nil)
 
-// egress is the part of a queue pair on one further interface. Rail i+1 of package ooo is the i-th.
-type egress struct {
-	*QP
-	number    uint8 // number of the rail of the device, from 1
-	announced bool  // the peer has announced the mode there, or has sent packets of it
+// oooRail is a queue pair on one further interface. Rail i+1 of package ooo is the i-th.
+type oooRail struct {
+	egress
+	announced bool // the peer has announced the mode there, or has sent packets of it
 }
 
 // oooWindow is the window of a queue pair on one interface, in packets.
@@ -44,29 +41,29 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 	if x.ooo == nil {
 		return errors.New("nic: only a queue pair in out-of-order mode uses several interfaces: create it with QPInit.OutOfOrder")
 	}
-	var list []egress
+	var list []oooRail
+	var numbers []int // indices of the interfaces
 	fail := func(err error) error {
-		for _, s := range list {
-			s.path.Release()
+		for i := range list {
+			list[i].path.Release()
 		}
 		return err
 	}
-	used := make([]bool, len(x.dev.otherRails))
 	for i, a := range to {
 		n, err := x.dev.railFor(a.Src.Unmap(), i)
 		if err != nil {
 			return fail(err)
 		}
-		if used[n] {
+		if slices.Contains(numbers, n) {
 			return fail(fmt.Errorf("nic: interface %s is named twice: a queue pair has one address of the peer for each", x.dev.otherRails[n].name))
 		}
-		used[n] = true
 		path, err := x.dev.resolveOn(x.dev.otherRails[n], a.Src, a.Dst)
 		if err != nil {
 			return fail(err)
 		}
-		y := &QP{dev: x.dev, typ: x.typ, num: x.num, pd: x.pd, ooo: x.ooo, path: path, flow: flow{a.TClass, a.HopLimit}, src: path.Current().Src}
-		list = append(list, egress{QP: y, number: uint8(n + 1)})
+		to := address{path: path, flow: flow{TClass: a.TClass, HopLimit: a.HopLimit}}
+		list = append(list, oooRail{egress: egress{qp: x, address: to, src: path.Current().Src}})
+		numbers = append(numbers, n)
 		if err := x.steerRail(n); err != nil {
 			return fail(err)
 		}
@@ -80,9 +77,10 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 		case len(x.ooo.rails) > 0:
 			return errors.New("nic: the queue pair has its interfaces already; only RESET takes them back")
 		}
-		for _, s := range list {
-			s.dest = x.dev.eng.destinationOn(s.number, s.path)
-			s.home = s.dest
+		for i, n := range numbers {
+			g := &list[i].egress
+			g.dest = x.dev.eng.destinationOn(uint8(n+1), g.path)
+			g.home = g.dest
 		}
 		x.ooo.rails = list
 		return nil
@@ -131,12 +129,13 @@ func (e *engine) leaveRails(x *QP) {
 	if x.ooo == nil {
 		return
 	}
-	for _, s := range x.ooo.rails {
-		if s.drr.Queued() {
-			s.home.remove(s.QP)
+	for i := range x.ooo.rails {
+		g := &x.ooo.rails[i].egress
+		if g.drr.Queued() {
+			g.home.remove(g)
 		}
-		e.drop(s.dest)
-		go s.path.Release() // it may wait for the table
+		e.drop(g.dest)
+		go g.path.Release() // it may wait for the table
 	}
 	x.ooo.rails = nil
 }
@@ -184,55 +183,45 @@ func (x *QP) unsteerRails() (errs []error) {
 	return errs
 }
 
-// whole returns the queue pair of an egress, or the queue pair itself.
-func (x *QP) whole() *QP {
-	if x.ooo != nil {
-		return x.ooo.x
+// egresses calls yield with each egress of the queue pair, that on the device's own interface first.
+func (x *QP) egresses(yield func(*egress) bool) {
+	if !yield(&x.egress) || x.ooo == nil {
+		return
 	}
-	return x
+	for i := range x.ooo.rails {
+		if !yield(&x.ooo.rails[i].egress) {
+			return
+		}
+	}
 }
 
-// egressFor returns the egress to whose interface the peer has sent the packet, or nil.
-func (x *QP) egressFor(p *rocev2.Packet) *QP {
+// otherRail returns the further interface to which the peer has sent the packet, or nil.
+func (x *QP) otherRail(p *rocev2.Packet) *oooRail {
 	if x.ooo == nil {
 		return nil
 	}
-	for _, s := range x.ooo.rails {
-		if p.Src() == s.dest.addr && p.Dst() == s.src {
-			return s.QP
+	for i := range x.ooo.rails {
+		if r := &x.ooo.rails[i]; p.Src() == r.dest.addr && p.Dst() == r.src {
+			return r
 		}
 	}
 	return nil
 }
 
-// queuedAt returns the queue pair or its egress that sends to a destination, or nil.
-func (x *QP) queuedAt(d *dest) *QP {
-	if x.home == d {
-		return x
-	}
-	if x.ooo != nil {
-		for _, s := range x.ooo.rails {
-			if s.home == d {
-				return s.QP
-			}
+// egressAt returns the egress that sends to a destination, or nil.
+func (x *QP) egressAt(d *dest) *egress {
+	for g := range x.egresses {
+		if g.home == d {
+			return g
 		}
 	}
 	return nil
 }
 
-// enqueueEgresses is enqueue for the further interfaces.
-func (e *engine) enqueueEgresses(x *QP) {
-	if x.ooo != nil {
-		for _, s := range x.ooo.rails {
-			e.enqueue(s.QP)
-		}
-	}
-}
-
-// rail returns which rail of package ooo a queue pair or egress is.
-func (o *oooQP) rail(x *QP) int {
-	for i, s := range o.rails {
-		if s.QP == x {
+// rail returns which rail of package ooo an egress is.
+func (o *oooQP) rail(g *egress) int {
+	for i := range o.rails {
+		if &o.rails[i].egress == g {
 			return i + 1
 		}
 	}
@@ -253,42 +242,36 @@ func (o *oooQP) mayUse(rail int) bool {
 
 // arrived returns the rail by which a packet has come.
 func (o *oooQP) arrived(p *rocev2.Packet) int {
-	y := o.x.egressFor(p)
-	if y == nil {
+	r := o.x.otherRail(p)
+	if r == nil {
 		return 0
 	}
-	rail := o.rail(y)
-	o.rails[rail-1].announced = true
-	return rail
+	r.announced = true
+	return o.rail(&r.egress)
 }
 
-// answerBy returns the queue pair or the egress whose socket has room for a response, or nil.
-func (e *engine) answerBy(x *QP) *QP {
-	if e.hasFrame(x) {
-		return x
-	}
-	if x.ooo != nil {
-		for _, s := range x.ooo.rails {
-			if e.hasFrame(s.QP) {
-				return s.QP
-			}
+// answerBy returns the egress whose socket has room for a response, or nil.
+func (e *engine) answerBy(x *QP) *egress {
+	for g := range x.egresses {
+		if e.hasFrame(&g.address) {
+			return g
 		}
 	}
 	return nil
 }
 
-// forAnswer returns by whom a response of package ooo leaves: on the interface on which its packet has
+// forAnswer returns by which egress a response leaves: in out-of-order mode on the interface on which its packet has
 // come, or on another one if the socket of that is full. One of them has room.
-func (x *QP) forAnswer(e *engine) *QP {
+func (e *engine) forAnswer(x *QP) *egress {
+	g := &x.egress
 	if x.ooo == nil || len(x.ooo.rails) == 0 {
-		return x
+		return g
 	}
-	y := x
 	if rail := e.ooo.next.Rail; rail > 0 {
-		y = x.ooo.rails[rail-1].QP
+		g = &x.ooo.rails[rail-1].egress
 	}
-	if e.hasFrame(y) {
-		return y
+	if e.hasFrame(&g.address) {
+		return g
 	}
 	return e.answerBy(x)
 }

@@ -227,7 +227,7 @@ func TestOutOfOrderPaths(t *testing.T) {
 		p.order(1, verbs.OpWrite, 0, 30_000)
 		p.e.takePosts()
 		x, ports := p.qps[0], map[uint16]bool{}
-		for o := x.nextData(p.e); o != nil; o = x.nextData(p.e) {
+		for o := x.nextData(p.e, &x.egress); o != nil; o = x.nextData(p.e, &x.egress) {
 			port := x.srcPort(o)
 			if port < 0xC000 {
 				t.Fatalf("source port %#x", port)

@@ -40,9 +40,9 @@ func (o *oooQP) nextAck(e *engine) *qp.Outbound {
 	return e.ooo.outbound()
 }
 
-// nextData implements QP.nextData for the queue pair, or for an egress.
-func (o *oooQP) nextData(e *engine, x *QP) *qp.Outbound {
-	rail := o.rail(x)
+// nextData implements QP.nextData.
+func (o *oooQP) nextData(e *engine, g *egress) *qp.Outbound {
+	rail := o.rail(g)
 	if o.q == nil || !o.mayStart() || !o.mayUse(rail) {
 		return nil
 	}

@@ -213,7 +213,7 @@ func (p *creditPeer) apply(e *engine) {
 	w, _ := p.src.Window()
 	p.dest.setRampWindow(e, uint64(w))
 	for _, f := range p.src.Released() {
-		e.enqueue(f.Data.(*QP))
+		e.enqueue(&f.Data.(*QP).egress)
 	}
 }
 

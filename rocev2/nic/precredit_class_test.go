@@ -17,7 +17,8 @@ func flowOf(class precredit.Class) (*credits, *QP) {
 	c := &credits{large: testLarge, bdp: 4096}
 	p := &creditPeer{enabled: true, src: c.newSender()}
 	d := &dest{credit: p}
-	x := &QP{selective: true, dest: d, home: d, credit: &creditFlow{}}
+	x := queuePairAt(d)
+	x.selective, x.dest, x.credit = true, d, &creditFlow{}
 	size := uint64(1)
 	if class == precredit.Large {
 		size = 1 << 20
@@ -119,23 +120,24 @@ func TestTurnsFade(t *testing.T) {
 	d := &dest{}
 	var all []*QP
 	for range 9 {
-		x := &QP{home: d, hooks: e.hooks, credit: &creditFlow{}}
-		e.enqueue(x)
+		x := queuePairAt(d)
+		x.hooks, x.credit = e.hooks, &creditFlow{}
+		e.enqueue(&x.egress)
 		all = append(all, x)
 	}
 	const packet = 1100
 	serve := func() *QP {
-		x := d.drr.First()
+		x := d.drr.First().qp
 		e.chargeDeficit(d, x, packet)
 		return x
 	}
 	young := all[8]
-	d.remove(young)
+	d.remove(&young.egress)
 	for range 2000 {
 		serve()
 	}
 	young.credit.served = 0
-	e.enqueue(young)
+	e.enqueue(&young.egress)
 	others, mine := 0, 0
 	for mine < 32<<10 {
 		if serve() == young {

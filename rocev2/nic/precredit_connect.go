@@ -107,7 +107,7 @@ func (c *credits) endHold(e *engine, p *creditPeer) {
 	for _, x := range p.qps {
 		if x.credit.held {
 			x.credit.held = false
-			e.enqueue(x)
+			e.enqueue(&x.egress)
 		}
 	}
 }

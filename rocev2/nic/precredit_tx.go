@@ -56,7 +56,7 @@ func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more 
 		if sent >= n {
 			return sent, true
 		}
-		if !e.hasFrame(x) {
+		if !e.hasFrame(&x.address) {
 			e.txFramesExhausted = true
 			return sent, true
 		}
@@ -71,7 +71,7 @@ func (c *credits) sendCredited(e *engine, p *creditPeer, n int) (sent int, more 
 			continue
 		}
 		o.Stamp = nil // until onSend
-		size, to := e.send(x, o, true)
+		size, to := e.send(&x.egress, o, true)
 		to.consumeTokens(e, size)
 		if o.Stamp == nil || o.Stamp.Flags&rocev2.StampCredit == 0 { // a copy, or what is no data
 			p.src.Skip(flow)

@@ -15,7 +15,7 @@ import (
 
 // onSend sets traffic class and credit of a packet, and omits T1 where it would mislead.
 func (c *credits) onSend(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 bool) {
-	if x.credit != nil {
+	if x != nil && x.credit != nil {
 		o.TOS = c.tclass(e, x, o, o.TOS)
 		if p := d.credit; p.enabled {
 			c.noteLoss(p, o)
@@ -258,7 +258,7 @@ func (c *credits) send(e *engine, p *creditPeer, o *rocev2.Datagram) bool {
 	if frame == nil {
 		return false
 	}
-	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.port
+	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.flow.TClass, x.flow.HopLimit, x.flow.port
 	o.Stamp = &c.stamp
 	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: token, T1: uint64(int64(e.clock.now()) + e.config.ClockOffset)}
 	if c.omitT1(p.dest, o.TOS, e.now) {

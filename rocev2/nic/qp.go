@@ -227,6 +227,7 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	}
 	conf.QPN = x.num
 	x.q.Init(conf)
+	x.qp = x
 	x.pkey = rocev2.DefaultPKey
 	e.unroute(x)
 	return nil
@@ -246,15 +247,4 @@ func (e *engine) removeQP(x *QP) (left *route.Path) {
 	x.dead = true
 	x.state.Store(uint32(verbs.StateReset))
 	return left
-}
-
-// srcPort is the UDP source port of a packet.
-func (x *QP) srcPort(o *qp.Outbound) uint16 {
-	switch {
-	case o.OOO != nil: // a path of out-of-order mode
-		return o.SrcPort
-	case o.AH == nil:
-		return x.port
-	}
-	return rocev2.SourcePort(rocev2.FlowLabel(x.num, o.DestQP))
 }

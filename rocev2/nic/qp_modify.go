@@ -97,11 +97,12 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	}
 	if path != nil {
 		left = e.unroute(x)
-		x.path, x.dest, x.flow = path, e.destination(path), flow{a.AV.TClass, a.AV.HopLimit}
+		x.address = address{path, e.destination(path), flow{
+			TClass: a.AV.TClass, HopLimit: a.AV.HopLimit, port: rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN)),
+		}}
 		x.home, x.src = x.dest, path.Current().Src
 		x.q.SetFlight(&x.dest.flight)
 		x.q.SetReorderPool(x.dest.reorderShare(e))
-		x.port = rocev2.SourcePort(rocev2.FlowLabel(x.num, a.DestQPN))
 	}
 	attr := x.q.Attr()
 	if path != nil && e.hooks != nil && x.ooo == nil {
@@ -113,7 +114,7 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 		x.forgetKeys()
 	}
 	switch x.pkey = attr.PKey; {
-	case x.encrypted:
+	case x.crypt != nil:
 		x.pkey = seal.PKey
 	case x.pkey == 0:
 		x.pkey = rocev2.DefaultPKey
@@ -131,7 +132,7 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 // release.
 func (e *engine) unroute(x *QP) (left *route.Path) {
 	if x.drr.Queued() {
-		x.home.remove(x)
+		x.home.remove(&x.egress)
 	}
 	if x.internal != nil {
 		x.internal.disconnect()

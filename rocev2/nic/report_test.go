@@ -7,13 +7,11 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // TestReportAnswers: what is reported of ACKs and echoes that are due, and of losses on the forward path.
 func TestReportAnswers(t *testing.T) {
 	type sent struct {
-		service verbs.QPType
 		op      rocev2.Opcode
 		stamped bool
 		missed  uint16
@@ -24,18 +22,18 @@ func TestReportAnswers(t *testing.T) {
 		due  bool
 		lost uint16
 	}{
-		{"a WRITE's middle, as an ACK will cover it", []sent{{verbs.RC, rocev2.RCWriteMiddle, false, 0}}, true, 0},
-		{"an ATOMIC", []sent{{verbs.RC, rocev2.RCFetchAdd, false, 0}}, true, 0},
-		{"a READ", []sent{{verbs.RC, rocev2.RCReadRequest, false, 0}}, false, 0},
-		{"READ responses", []sent{{verbs.RC, rocev2.RCReadResponseFirst, false, 0}}, false, 0},
-		{"an ACK", []sent{{verbs.RC, rocev2.RCAck, false, 0}}, false, 0},
-		{"UC", []sent{{verbs.UC, rocev2.UCWriteOnly, false, 0}}, false, 0},
-		{"UD", []sent{{verbs.UD, rocev2.UDSendOnly, false, 0}}, false, 0},
-		{"all of these, stamped", []sent{{verbs.UD, rocev2.UDSendOnly, true, 0}, {verbs.RC, rocev2.RCReadResponseFirst, true, 0}}, true, 0},
-		{"READ responses and a WRITE", []sent{{verbs.RC, rocev2.RCReadResponseFirst, false, 0}, {verbs.RC, rocev2.RCWriteOnly, false, 0}}, true, 0},
-		{"WRITEs again", []sent{{verbs.RC, rocev2.RCWriteOnly, false, 1}, {verbs.RC, rocev2.RCWriteOnly, false, 1}}, true, 1},
-		{"READ responses again", []sent{{verbs.RC, rocev2.RCReadResponseOnly, false, 3}, {verbs.RC, rocev2.RCReadResponseOnly, false, 2}}, false, 5},
-		{"very many", []sent{{verbs.RC, rocev2.RCReadResponseOnly, false, 65535}, {verbs.RC, rocev2.RCReadResponseOnly, false, 65535}}, false, 65535},
+		{"a WRITE's middle, as an ACK will cover it", []sent{{rocev2.RCWriteMiddle, false, 0}}, true, 0},
+		{"an ATOMIC", []sent{{rocev2.RCFetchAdd, false, 0}}, true, 0},
+		{"a READ", []sent{{rocev2.RCReadRequest, false, 0}}, false, 0},
+		{"READ responses", []sent{{rocev2.RCReadResponseFirst, false, 0}}, false, 0},
+		{"an ACK", []sent{{rocev2.RCAck, false, 0}}, false, 0},
+		{"UC", []sent{{rocev2.UCWriteOnly, false, 0}}, false, 0},
+		{"UD", []sent{{rocev2.UDSendOnly, false, 0}}, false, 0},
+		{"all of these, stamped", []sent{{rocev2.UDSendOnly, true, 0}, {rocev2.RCReadResponseFirst, true, 0}}, true, 0},
+		{"READ responses and a WRITE", []sent{{rocev2.RCReadResponseFirst, false, 0}, {rocev2.RCWriteOnly, false, 0}}, true, 0},
+		{"WRITEs again", []sent{{rocev2.RCWriteOnly, false, 1}, {rocev2.RCWriteOnly, false, 1}}, true, 1},
+		{"READ responses again", []sent{{rocev2.RCReadResponseOnly, false, 3}, {rocev2.RCReadResponseOnly, false, 2}}, false, 5},
+		{"very many", []sent{{rocev2.RCReadResponseOnly, false, 65535}, {rocev2.RCReadResponseOnly, false, 65535}}, false, 65535},
 	} {
 		var r DestSync
 		for _, s := range c.sent {
@@ -44,7 +42,7 @@ func TestReportAnswers(t *testing.T) {
 			if s.stamped {
 				o.Stamp = &rocev2.Stamp{}
 			}
-			r.answers(s.service, &o)
+			r.answers(&o)
 		}
 		if r.Due != c.due || r.Lost != c.lost {
 			t.Errorf("%s: due %v, %d lost, want %v and %d", c.name, r.Due, r.Lost, c.due, c.lost)

@@ -64,7 +64,7 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 		return
 	}
 	x := e.lookup(&p, &m)
-	if x == nil || x.encrypted && !e.open(x, &p) || !m.proven && !e.admit(x, &p, &m) {
+	if x == nil || x.crypt != nil && !e.open(x, &p) || !m.proven && !e.admit(x, &p, &m) {
 		return
 	}
 	if !loopback {
@@ -116,7 +116,7 @@ func (e *engine) lookup(p *rocev2.Packet, m *rxMeta) *QP {
 		e.count.rxMalformed++
 	case !matchPKey(bth.PKey(), x.pkey):
 		e.count.wrongPKey(bth, x)
-	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src) && x.egressFor(p) == nil:
+	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src) && x.otherRail(p) == nil:
 		e.count.rxWrongPeer++
 	case x.typ == verbs.UD && !e.dev.owns(p.Dst()):
 		e.count.rxOtherAddress++

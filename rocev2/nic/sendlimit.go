@@ -8,7 +8,7 @@ import "github.com/softroce/softroce-xdp/rocev2/qp"
 // its next packet leaves at once.
 func (x *QP) SendLimit() (why qp.SendLimit, err error) {
 	err = x.dev.do(func() error {
-		why = x.dev.eng.sendLimit(x)
+		why = x.dev.eng.sendLimit(&x.egress)
 		return nil
 	})
 	return why, err
@@ -16,19 +16,20 @@ func (x *QP) SendLimit() (why qp.SendLimit, err error) {
 
 // sendLimit tries the queue pair's limit limits first: the others do not matter to one that has
 // nothing to send. The rest are in the order in which serve meets them.
-func (e *engine) sendLimit(x *QP) qp.SendLimit {
-	limit, d := x.transportLimit(e.now), x.nextDest()
+func (e *engine) sendLimit(g *egress) qp.SendLimit {
+	x, a := g.qp, g.next()
+	limit, d := x.transportLimit(e.now), g.destOf(a)
 	if limit == qp.LimitDestQueue && d.flight.IsNext(&x.q) {
 		limit = qp.NotLimited // there is room: the next iteration serves it
 	}
 	switch {
 	case limit != qp.NotLimited || d == nil:
 		return limit
-	case x.hooks != nil && !x.drr.Queued() && !x.dirty && !x.q.Waits(): // mayStart returned false
+	case x.hooks != nil && !g.drr.Queued() && !x.dirty && !x.q.Waits(): // mayStart returned false
 		return qp.LimitFirstFlight
 	case d.paceBlocked != 0:
 		return qp.LimitPacer
-	case !e.hasFrame(x):
+	case !e.hasFrame(a):
 		return qp.LimitSocket
 	}
 	return limit
@@ -38,18 +39,18 @@ func (e *engine) sendLimit(x *QP) qp.SendLimit {
 // the first that is blocked on its window, else of the last that left service with work requests in
 // its queue.
 func (e *engine) destLimit(d *dest) qp.SendLimit {
-	x := d.drr.First()
-	if x == nil {
+	g := d.drr.First()
+	if g == nil {
 		num := d.idle
 		if q := d.flight.Head(); q != nil {
 			num = q.QPN()
 		}
-		if x = e.qps.Lookup(num); x != nil {
-			x = x.queuedAt(d)
+		if x := e.qps.Lookup(num); x != nil {
+			g = x.egressAt(d)
 		}
-		if x == nil {
+		if g == nil {
 			return qp.NotLimited
 		}
 	}
-	return e.sendLimit(x)
+	return e.sendLimit(g)
 }

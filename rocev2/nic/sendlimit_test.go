@@ -29,14 +29,14 @@ func TestSendLimit(t *testing.T) {
 				x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
 				e := l.e
 				e.now = 1
-				if got := e.sendLimit(x); got != qp.LimitNoWork {
+				if got := e.sendLimit(&x.egress); got != qp.LimitNoWork {
 					t.Errorf("before anything is posted: %v, want no work", got)
 				}
 				for range 8 {
 					l.post(x, verbs.OpWrite, 100_000)
 				}
 				e.takePosts()
-				if got := e.sendLimit(x); c.want == qp.LimitLossWindow && got != qp.NotLimited {
+				if got := e.sendLimit(&x.egress); c.want == qp.LimitLossWindow && got != qp.NotLimited {
 					t.Errorf("before it was served: %v, want not limited", got)
 				}
 				e.flushDirty()
@@ -44,15 +44,15 @@ func TestSendLimit(t *testing.T) {
 				for range 10 {
 					e.transmit()
 				}
-				if got := e.sendLimit(x); got != c.want {
+				if got := e.sendLimit(&x.egress); got != c.want {
 					t.Errorf("got %v", got)
 				}
 				if got := e.destLimit(x.dest); got != c.want {
 					t.Errorf("the destination: got %v", got)
 				}
 				if c.want == qp.LimitCongestionWindow {
-					if x.dest.flight.SetWindow(0); e.sendLimit(x) != qp.NotLimited {
-						t.Errorf("with room for the head of the queue: got %v", e.sendLimit(x))
+					if x.dest.flight.SetWindow(0); e.sendLimit(&x.egress) != qp.NotLimited {
+						t.Errorf("with room for the head of the queue: got %v", e.sendLimit(&x.egress))
 					}
 				}
 			})
@@ -77,7 +77,7 @@ func TestSendLimitBeforeService(t *testing.T) {
 		}
 		l.post(x, verbs.OpWrite, 1000)
 		l.e.takePosts()
-		if got := l.e.sendLimit(x); got != qp.NotLimited {
+		if got := l.e.sendLimit(&x.egress); got != qp.NotLimited {
 			t.Errorf("got %v, want not limited", got)
 		}
 	})

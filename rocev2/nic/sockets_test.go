@@ -62,7 +62,7 @@ func twoSockets(t *testing.T) (e *engine, to [2]*AH) {
 			if err != nil {
 				return err
 			}
-			to[i] = &AH{dev: e.dev, path: path, dest: e.destination(path)}
+			to[i] = &AH{dev: e.dev, address: address{path: path, dest: e.destination(path)}}
 			to[i].dest.sock = e.socks[i]
 			to[i].dest.waitsUntil = 0 // not for a token
 		}

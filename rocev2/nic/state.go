@@ -118,8 +118,8 @@ type dest struct {
 	sock *sock // one socket a destination: its packets keep their order
 	refs int
 
-	drr    sched.Queue[*QP] // queue pairs that may have data
-	queued bool             // the destination is in engine.ready or socketFull, or being served
+	drr    sched.Queue[*egress] // egresses of queue pairs that may have data
+	queued bool                 // the destination is in engine.ready or socketFull, or being served
 	link   sched.Link[*dest]
 	idle   uint32 // QPN of the last queue pair that left drr with work requests in its queue, or 0
 
@@ -242,10 +242,10 @@ type loopbackQueue struct {
 
 // madQueue has queue pair 1: the messages of the communication manager (mad.go).
 type madQueue struct {
-	qp    *QP                // queue pair that stands for queue pair 1 where packets are sent
-	svc   *cmservice.Service // nil: there is none
-	queue []madOut           // messages to be sent
-	psn   rocev2.PSN
+	egress egress             // egress of queue pair 1, without a queue pair: each message has an address handle
+	svc    *cmservice.Service // nil: there is none
+	queue  []madOut           // messages to be sent
+	psn    rocev2.PSN
 }
 
 // madOut is a message to be sent.

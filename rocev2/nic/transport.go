@@ -80,10 +80,10 @@ func (x *QP) nextAck(e *engine) *qp.Outbound {
 	return nil
 }
 
-// nextData returns the next packet of data, or nil.
-func (x *QP) nextData(e *engine) *qp.Outbound {
+// nextData returns the next packet of data for an egress, or nil.
+func (x *QP) nextData(e *engine, g *egress) *qp.Outbound {
 	if x.ooo != nil {
-		return x.ooo.nextData(e, x)
+		return x.ooo.nextData(e, g)
 	}
 	if x.q.NextData(e.now, &e.out) {
 		return &e.out

@@ -53,8 +53,9 @@ func (e *engine) flushDirty() {
 		if x.dest != nil {
 			e.enqueueUnblocked(x.dest)
 		}
-		e.enqueue(x)
-		e.enqueueEgresses(x)
+		for g := range x.egresses {
+			e.enqueue(g)
+		}
 	}
 	e.dirty = append(e.dirty[:remaining], e.dirty[n:]...)
 	e.publishCompletions()
@@ -64,14 +65,14 @@ func (e *engine) flushDirty() {
 // room. False: the rest waits.
 func (e *engine) flushAnswers(x *QP) bool {
 	for range ackBurst {
-		if x.path != nil && e.answerBy(x) == nil {
+		if e.answerBy(x) == nil {
 			return false // the kernel has all frames of its sockets
 		}
 		o := x.nextAck(e)
 		if o == nil {
 			return true
 		}
-		e.send(x.forAnswer(e), o, false)
+		e.send(e.forAnswer(x), o, false)
 	}
 	return false
 }
@@ -121,12 +122,13 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 	for sent < n && *tries > 0 {
 		*tries--
 		e.enqueueUnblocked(d)
-		x := d.drr.First() // in service
-		if x == nil {
+		g := d.drr.First() // in service
+		if g == nil {
 			return sent, destReady
 		}
-		if to := x.nextDest(); to != d {
-			e.requeue(x, to)
+		a, x := g.next(), g.qp
+		if to := g.destOf(a); to != d {
+			e.requeue(g, to)
 			continue
 		}
 		if x.hooks != nil && !x.hooks.mayStart(e, x) {
@@ -138,27 +140,28 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 		case !d.mayLeave(e):
 			e.blockOnPacer(d)
 			return sent, destPaced
-		case !e.hasFrame(x):
+		case !e.hasFrame(a):
 			e.txFramesExhausted = true
 			return sent, destSocketFull
 		}
-		o := x.nextData(e)
+		o := x.nextData(e, g)
 		if o == nil {
 			e.dequeueIdle(d, x)
 			continue
 		}
-		e.dispatch(d, x, o)
+		e.dispatch(d, g, o)
 		sent++
 	}
 	return sent, destReady
 }
 
-// dispatch sends a packet of the queue pair in service at a destination.
-func (e *engine) dispatch(d *dest, x *QP, o *qp.Outbound) {
+// dispatch sends a packet by the egress in service at a destination.
+func (e *engine) dispatch(d *dest, g *egress, o *qp.Outbound) {
+	x := g.qp
 	if !o.AckReq && d.lastOfQuantum(etherLen+o.Len(o.PayloadLen)) {
 		x.q.RequestAck(e.now, o) // no other packet asks for it before its next service
 	}
-	size, to := e.send(x, o, false)
+	size, to := e.send(g, o, false)
 	to.consumeTokens(e, size)
 	if o.Opcode == rocev2.RCReadRequest {
 		size = max(size, int(min(o.DMALen, quantum))) // its quantum is for the responses
@@ -169,42 +172,4 @@ func (e *engine) dispatch(d *dest, x *QP, o *qp.Outbound) {
 	} else if x.q.AckDue() {
 		e.markDirty(x) // it waited for the READ response that has left
 	}
-}
-
-// hasFrame reports whether there is memory for the next packet of the queue pair.
-func (e *engine) hasFrame(x *QP) bool {
-	path, d := x.path, x.dest
-	if path == nil { // UD
-		a := x.nextAH()
-		if a == nil {
-			return true
-		}
-		path, d = a.path, a.dest
-	}
-	switch to := path.Current(); {
-	case to.Err != nil: // send drops it: a queue pair without a route must not block others
-		return true
-	case to.Loopback:
-		return e.loopback.count < loopbackLimit
-	}
-	return d.sock.xsk.Reserve(1) > 0
-}
-
-// nextAH is the address handle of the next packet of a queue pair of UD; nil if there
-// is no packet, or it was destroyed: what was posted with it is lost.
-func (x *QP) nextAH() *AH {
-	if a, ok := x.q.NextAH().(*AH); ok && a.dest != nil {
-		return a
-	}
-	return nil
-}
-
-// nextDest is the destination whose pacer and socket the next packet of a queue pair needs.
-func (x *QP) nextDest() *dest {
-	if x.typ == verbs.UD {
-		if a := x.nextAH(); a != nil {
-			return a.dest
-		}
-	}
-	return x.home
 }

@@ -6,36 +6,28 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // send is stages 3 to 5. It returns the length of the frame without the option and
 // where it went, also if it could not leave: the queue pair takes it for lost. ahead: hooks
 // send it before the queues of destinations are served.
-func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
-	d, path, flow := x.home, x.path, x.flow
-	if o.AH != nil {
-		if a, ok := o.AH.(*AH); ok && a.dest != nil {
-			d, path, flow = a.dest, a.path, a.flow
-		}
-	}
+func (e *engine) send(g *egress, o *qp.Outbound, ahead bool) (size int, d *dest) {
+	a := g.addressOf(o)
+	to := a.current()
+	d = g.destOf(a)
 	lose := func(why *uint64) (int, *dest) {
 		*why++
 		o.Drop()
 		return 0, d
 	}
-	if path == nil {
-		return lose(&e.count.txNoPath)
-	}
-	to := path.Current()
 	if to.Err != nil {
 		return lose(&e.count.txNoPath)
 	}
-	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, flow.TClass, flow.HopLimit, 0
-	o.SrcPort = x.srcPort(o)
-	room := x.payloadRoom(o)
+	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel = to.Src, to.Dst, a.flow.TClass, a.flow.HopLimit, 0
+	o.SrcPort = a.srcPort(o)
+	room := g.payloadRoom(o)
 	plain := o.Len(room)
-	if plain > to.MTU || x.typ == verbs.UD && exceeds(to.PMTU, uint64(o.PayloadLen)) { // which have become smaller
+	if plain > to.MTU || o.AH != nil && exceeds(to.PMTU, uint64(o.PayloadLen)) { // which have become smaller
 		return lose(&e.count.txNoRoom)
 	}
 	var frame []byte
@@ -48,14 +40,14 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 		return lose(&e.count.txNoRoom)
 	}
 	o.Stamp = e.stampFor(d, to, plain)
-	omitT1 := e.hooks != nil && e.hooks.onSend(e, x, d, o, ahead)
+	omitT1 := e.hooks != nil && e.hooks.onSend(e, g.qp, d, o, ahead)
 	payload, err := o.Begin(frame[etherLen:], room)
 	if err != nil {
 		return lose(&e.count.txNoRoom)
 	}
 	copy(frame, to.Ether[:])
-	if !e.fill(x, o, frame[etherLen:], payload) {
-		e.markDirty(x.whole())
+	if !e.fill(g, o, frame[etherLen:], payload) {
+		e.markDirty(g.qp)
 		return 0, d
 	}
 	if o.Stamp != nil {
@@ -71,7 +63,7 @@ func (e *engine) send(x *QP, o *qp.Outbound, ahead bool) (size int, d *dest) {
 	}
 	d.sock.xsk.Push(etherLen + o.Seal(frame[etherLen:]))
 	d.sock.pushed++
-	e.sent(x, d, o, plain)
+	e.sent(g.qp, d, o, plain)
 	return etherLen + plain, d
 }
 

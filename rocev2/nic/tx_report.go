@@ -7,7 +7,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // What is reported of packets that have left (dataplane_sync.go).
@@ -18,15 +17,16 @@ import (
 //
 // Of requests that go again, one a report counts: a go-back-N requester repeats many for each
 // that was lost.
-func (r *DestSync) answers(service verbs.QPType, o *qp.Outbound) {
+func (r *DestSync) answers(o *qp.Outbound) {
 	r.Due = r.Due || o.Stamp != nil
-	switch o.Opcode.Info().Operation {
+	info := o.Opcode.Info()
+	switch info.Operation {
 	case rocev2.OperationReadResponse:
 		r.Lost = uint16(min(uint32(r.Lost)+uint32(o.Missed), math.MaxUint16))
 		return
 	case rocev2.OperationRead, rocev2.OperationAck, rocev2.OperationAtomicAck:
 	default:
-		r.Due = r.Due || service == verbs.RC
+		r.Due = r.Due || info.Class != rocev2.ClassUC && info.Class != rocev2.ClassUD
 	}
 	if o.Missed != 0 {
 		r.Lost = max(r.Lost, 1)
@@ -50,7 +50,7 @@ func (r *DestSync) add(earlier *DestSync) {
 	}
 }
 
-// sent accounts a packet that has left.
+// sent accounts a packet of a queue pair that has left. x: nil for queue pair 1.
 func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 	r := &d.report
 	r.Packets++
@@ -61,7 +61,7 @@ func (e *engine) sent(x *QP, d *dest, o *qp.Outbound, plain int) {
 	} else {
 		e.count.txStamped++
 	}
-	r.answers(x.typ, o)
+	r.answers(o)
 	if o.Lost {
 		r.Repeated++
 	}

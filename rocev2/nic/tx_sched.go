@@ -2,15 +2,15 @@
 
 package nic
 
-// Who sends next (package sched). Destinations are served first in, first out; the queue
-// pairs of a destination by deficit round robin. The queue pairs that are blocked on the window
+// Who sends next (package sched). Destinations are served first in, first out; the egresses of
+// queue pairs at a destination by deficit round robin. The queue pairs that are blocked on the window
 // or the in-flight limit of a destination are in the two queues of qp.Flight.
 //
 // A destination is in one of three states.
 //
-//	idle         no queue pair is queued there
+//	idle         no egress is queued there
 //	queued       in engine.ready, or in engine.socketFull until the end of the iteration
-//	pace-blocked queue pairs are queued there, and its timer unblocks it (tx_pacer.go)
+//	pace-blocked egresses are queued there, and its timer unblocks it (tx_pacer.go)
 
 // quantum is what a queue pair may send in a row while others of its destination wait, in
 // bytes of frames.
@@ -24,11 +24,11 @@ func (x *QP) quantum() int32 {
 	return x.hooks.quantum(x)
 }
 
-// enqueue puts a queue pair into the queue of its destination, unless it is in it. Whether
-// it has data is found out there, by NextData.
-func (e *engine) enqueue(x *QP) {
-	if d := x.home; d != nil && !x.drr.Queued() {
-		d.drr.Enqueue(&x.drr, x, x.quantum())
+// enqueue puts an egress into the queue of its destination, unless it is in it. Whether
+// its queue pair has data is found out there, by NextData.
+func (e *engine) enqueue(g *egress) {
+	if d := g.home; d != nil && !g.drr.Queued() {
+		d.drr.Enqueue(&g.drr, g, g.qp.quantum())
 		e.enqueueDest(d)
 	}
 }
@@ -41,9 +41,9 @@ func (e *engine) enqueueDest(d *dest) {
 	}
 }
 
-// dequeue removes the first queue pair of a destination and ends its burst.
+// dequeue removes the first egress of a destination and ends its burst.
 func (d *dest) dequeue() {
-	x := d.drr.First()
+	x := d.drr.First().qp
 	d.drr.Dequeue()
 	x.q.EndService()
 	if d.drr.Empty() {
@@ -51,31 +51,30 @@ func (d *dest) dequeue() {
 	}
 }
 
-// remove removes a queue pair wherever it is in the queue.
-func (d *dest) remove(x *QP) {
-	if d.drr.First() == x {
+// remove removes an egress wherever it is in the queue.
+func (d *dest) remove(g *egress) {
+	if d.drr.First() == g {
 		d.dequeue()
 	} else {
-		d.drr.Remove(&x.drr)
+		d.drr.Remove(&g.drr)
 	}
 }
 
-// requeue moves the first queue pair of a destination to the queue of another one: a queue
+// requeue moves the first egress of a destination to the queue of another one: a queue
 // pair of UD is queued where its next packet goes.
-func (e *engine) requeue(x *QP, to *dest) {
-	x.home.dequeue()
-	x.home = to
-	e.enqueue(x)
+func (e *engine) requeue(g *egress, to *dest) {
+	g.home.dequeue()
+	g.home = to
+	e.enqueue(g)
 }
 
-// dequeueIdle removes the first queue pair, whose NextData had nothing. What happens to it,
-// or room in the flight, enqueues it again.
+// dequeueIdle removes the first egress, as its queue pair x has no packet for it. What happens to the queue
+// pair, or room in the flight, enqueues it again.
 func (e *engine) dequeueIdle(d *dest, x *QP) {
 	if !d.flight.Open() && x.q.Waits() {
 		d.report.Waited++ // as for the pacer: the destination uses the rate that it has
 	}
 	d.dequeue()
-	x = x.whole()
 	if x.sendQueued() > 0 {
 		d.idle = x.num
 	}
@@ -88,11 +87,11 @@ func (e *engine) dequeueIdle(d *dest, x *QP) {
 // a burst.
 func (e *engine) enqueueUnblocked(d *dest) {
 	if q := d.flight.ServeNext(); q != nil {
-		e.enqueue(e.qps.Lookup(q.QPN()))
+		e.enqueue(&e.qps.Lookup(q.QPN()).egress)
 	}
 }
 
-// contended reports that other queue pairs want what the first one leaves.
+// contended reports that other queue pairs want what the first egress leaves.
 func (d *dest) contended() bool { return d.drr.Others() || d.flight.Waiting() }
 
 // lastOfQuantum reports whether the next packet of the queue pair in service, of n bytes,

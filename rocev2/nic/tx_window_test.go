@@ -47,7 +47,7 @@ func TestWindowFollowsTheAgent(t *testing.T) {
 			t.Error("the window has changed although nothing has")
 		}
 		e.applyConfig(&e.rail, RuntimeConfig{})
-		if d.flight.Window() != 0 || x.q.Waits() || d.drr.First() != x {
+		if d.flight.Window() != 0 || x.q.Waits() || d.drr.First().qp != x {
 			t.Errorf("without an agent: window %d, waits %v", d.flight.Window(), x.q.Waits())
 		}
 		if e.applyConfig(&e.rail, RuntimeConfig{Paced: true}); d.flight.Window() != 5000 {

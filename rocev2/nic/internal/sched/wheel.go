@@ -21,10 +21,10 @@ const (
 
 // A Timer belongs to what waits, which embeds it. The zero value is stopped.
 type Timer[T any] struct {
-	Owner T // value that Advance hands out
+	at    int64 // ns, 0 = stopped
+	Owner T     // value that Advance hands out
 
 	next, prev *Timer[T]
-	at         int64 // ns, 0 = stopped
 	level      uint8
 	slot       uint8
 }
