@@ -36,6 +36,7 @@ func (x *preScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
 		scheme: x, out: out, other: x.with.NewReceiver(host, out), core: precredit.NewReceiver(p, 1),
 		asking: -1, opened: map[int]uint16{},
 	}
+	x.endpoint(host).Receiver = r.core
 	x.receivers[host] = r
 	return r
 }
