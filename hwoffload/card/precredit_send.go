@@ -3,7 +3,6 @@
 package card
 
 import (
-	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/creditwire"
@@ -123,26 +122,7 @@ func (c *credits) served(x *queuePair, idle bool) {
 // onSend writes credit into the option of a packet.
 func (c *credits) onSend(x *queuePair, o *qp.Outbound, credited bool, now qp.Time) {
 	c.shown.stale = true
-	p := x.credit.peer
-	if !p.Enabled() {
-		return
-	}
-	if o.Lost {
-		p.NoteLoss()
-	}
-	if o.Stamp == nil {
-		return
-	}
-	var k precredit.Credit
-	var ok bool
-	switch o.Opcode.Info().Operation {
-	case rocev2.OperationSend, rocev2.OperationWrite:
-		k, ok = p.Sent(int64(now), &x.credit.Flow, uint32(o.PayloadLen), credited, o.Again)
-	case rocev2.OperationAck, rocev2.OperationAtomicAck:
-		k, ok = p.SentAck(int64(now))
-	}
-	if ok {
-		o.Stamp.Flags |= rocev2.StampCredit
-		o.Stamp.Credit, o.Stamp.CreditSeq = k.Bytes, k.Seq
+	if p := x.credit.peer; p.Enabled() {
+		creditwire.Stamp(int64(now), p.Peer, &x.credit.Flow, o, credited)
 	}
 }

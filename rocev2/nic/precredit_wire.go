@@ -18,32 +18,13 @@ func (c *credits) onSend(x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 boo
 	if x.credit != nil {
 		o.TOS = c.tclass(x, o, o.TOS)
 		if p := d.credit; p.Enabled() {
-			if o.Lost {
-				p.NoteLoss()
-			}
-			if o.Stamp != nil {
-				c.mark(p, x, o, ahead)
+			creditwire.Stamp(c.now(), p.Peer, &x.credit.Flow, o, ahead)
+			if op := o.Opcode.Info().Operation; o.Stamp != nil && (op == rocev2.OperationSend || op == rocev2.OperationWrite) {
+				p.probe.leaves(x, o, c.e.now)
 			}
 		}
 	}
 	return c.omitT1(d, o.TOS, c.e.now)
-}
-
-// mark fills in the credit of a stamp. ahead: the packet is one that next sends.
-func (c *credits) mark(p *creditPeer, x *QP, o *qp.Outbound, ahead bool) {
-	var k precredit.Credit
-	var credited bool
-	switch o.Opcode.Info().Operation {
-	case rocev2.OperationSend, rocev2.OperationWrite:
-		k, credited = p.Sent(c.now(), &x.credit.Flow, uint32(o.PayloadLen), ahead, o.Again)
-		p.probe.leaves(x, o, c.e.now)
-	case rocev2.OperationAck, rocev2.OperationAtomicAck:
-		k, credited = p.SentAck(c.now())
-	}
-	if credited {
-		o.Stamp.Flags |= rocev2.StampCredit
-		o.Stamp.Credit, o.Stamp.CreditSeq = k.Bytes, k.Seq
-	}
 }
 
 // onReceived takes a packet of a peer. It was delivered at once: what arrives waits in no buffer

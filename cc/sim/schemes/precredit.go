@@ -89,7 +89,7 @@ func newPre(name string, s preSettings, with sim.Scheme) (sim.Scheme, error) {
 	s.queues = max(s.queues, 1)
 	needs.Classes = max(needs.Classes, s.queues)
 	override(&s.rtt, 12_000)
-	return &preScheme{name: name, s: s, with: with, needs: needs, endpoints: map[int]*precredit.Endpoint{}, receivers: map[int]*preReceiver{}}, nil
+	return &preScheme{name: name, s: s, with: with, needs: needs, receivers: map[int]*preReceiver{}}, nil
 }
 
 type preScheme struct {
@@ -97,9 +97,8 @@ type preScheme struct {
 	s         preSettings
 	with      sim.Scheme
 	needs     sim.Needs
-	endpoints map[int]*precredit.Endpoint // endpoints by host, looked up, never walked
-	receivers map[int]*preReceiver        // the same of receivers
-	flows     []*preFlow                  // flows by sim.Flow.ID
+	receivers map[int]*preReceiver // looked up, never walked
+	flows     []*preFlow           // flows by sim.Flow.ID
 }
 
 // preFlow is a flow at its sender.
@@ -111,16 +110,6 @@ type preFlow struct {
 
 func (x *preScheme) Name() string     { return x.name }
 func (x *preScheme) Needs() sim.Needs { return x.needs }
-
-// endpoint is the pre-credit of a host.
-func (x *preScheme) endpoint(host int) *precredit.Endpoint {
-	e := x.endpoints[host]
-	if e == nil {
-		e = &precredit.Endpoint{}
-		x.endpoints[host] = e
-	}
-	return e
-}
 
 func (x *preScheme) flow(f *sim.Flow) *preFlow { return x.flows[f.ID] }
 
@@ -143,7 +132,11 @@ var preBound = [...]precredit.Bound{precredit.BoundNone, precredit.BoundLarge, p
 func (x *preScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	packet := uint32(p.Path.PayloadBytes)
 	c := &preControl{scheme: x, packet: packet, pacer: p}
-	c.peer = x.endpoint(p.Src).NewPeer(precredit.SenderID(p.Dst), c, precredit.SenderParams{
+	end := &precredit.Endpoint{} // the endpoint of a host that receives nothing
+	if r := x.receivers[p.Src]; r != nil {
+		end = r.end
+	}
+	c.peer = end.NewPeer(precredit.SenderID(p.Dst), c, precredit.SenderParams{
 		LinkBps: p.Path.MinBps, RTTNs: p.Path.BaseRTTNs, BDPBytes: uint32(p.Path.BDPBytes()), FlowBytes: uint32(x.s.cap),
 		MaxWaitNs: preMaxWait, SmallBias: uint32(x.s.bias), AgingStep: precredit.DefaultAgingStep, Bound: preBound[x.s.wait],
 	})
