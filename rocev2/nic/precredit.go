@@ -128,6 +128,7 @@ func (c *credits) pollPeers() {
 func (c *credits) onDisconnect(x *QP) {
 	p, f := x.dest.credit, &x.credit.Flow
 	p.End(f)
+	x.credit.held = false // the end of the wait must not enqueue it
 	last := len(p.Flows()) == 1
 	if last {
 		c.onIteration()
