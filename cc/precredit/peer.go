@@ -37,11 +37,11 @@ func (p *Peer) Connect(f *Flow) {
 		p.advertised, p.Implied = false, false
 	}
 	p.flows = append(p.flows, f)
-	p.NewFlow()
+	p.newFlow()
 }
 
-// NewFlow has TakeFlows show a new flow to the receiver, if pre-credit is on then.
-func (p *Peer) NewFlow() {
+// newFlow has TakeFlows show a new flow to the receiver, if pre-credit is on then.
+func (p *Peer) newFlow() {
 	if p.enabled {
 		p.end.flows = append(p.end.flows, p)
 	}
@@ -68,7 +68,7 @@ func (p *Peer) Understands(capable, stamps bool) (on bool) {
 // TurnOn begins pre-credit with the peer. TakeFlows grants to it.
 func (p *Peer) TurnOn() {
 	p.enabled = true
-	p.NewFlow()
+	p.newFlow()
 }
 
 // TurnOff ends pre-credit with the peer: what is unused at either end goes back. The host sends what

@@ -102,7 +102,7 @@ func (p *Peer) Data(now int64, a Arrival) {
 // host, when it did not use pre-credit with it yet. TakeFlows repeats them.
 func (p *Peer) Opened() {
 	if p.end.Receiver.Share(p.ID) == 0 {
-		p.NewFlow()
+		p.newFlow()
 	}
 }
 
