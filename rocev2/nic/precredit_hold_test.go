@@ -27,7 +27,8 @@ func TestHeldQueuePairIsDestroyed(t *testing.T) {
 		}
 		l.e.removeQP(x)
 		if x.drr.Queued() {
-			t.Error("the queue pair is still queued")
+			t.Fatal("the queue pair is still queued")
 		}
+		l.e.transmit()
 	})
 }
