@@ -19,6 +19,12 @@
 //	Receiver.DstScheduleCredit  ACK, limit →  Sender.Answer (SrcFixPrecredit)
 //	Receiver.Return      ← CREDIT_RETURN      Sender.Timeout, Loss, Expire, Stop
 //
+// # Endpoint
+//
+// An Endpoint is all that a host has of this: its Receiver, and for each Peer a Sender. It keeps the lists of
+// what is to be done, decides when which method of the two is called, and calls the host through a Port. NIC,
+// card and simulator are its hosts: what they have of pre-credit is a Port and the calls of an Endpoint.
+//
 // # Conservation
 //
 // Both directions carry running totals, not amounts: how many bytes the sender may

@@ -6,13 +6,13 @@ import "container/heap"
 
 // queue is a first-in first-out queue of peers, a ring.
 type queue struct {
-	ring       []*peer
+	ring       []*grantee
 	head, size int
 }
 
-func (q *queue) push(p *peer) {
+func (q *queue) push(p *grantee) {
 	if q.size == len(q.ring) {
-		ring := make([]*peer, max(8, 2*q.size))
+		ring := make([]*grantee, max(8, 2*q.size))
 		for i := range q.size {
 			ring[i] = q.ring[(q.head+i)%len(q.ring)]
 		}
@@ -23,7 +23,7 @@ func (q *queue) push(p *peer) {
 }
 
 // pop returns nil if the queue is empty.
-func (q *queue) pop() *peer {
+func (q *queue) pop() *grantee {
 	if q.size == 0 {
 		return nil
 	}
@@ -35,14 +35,14 @@ func (q *queue) pop() *peer {
 }
 
 // grant lets a grant with a new number go out.
-func (r *Receiver) grant(p *peer) {
+func (r *Receiver) grant(p *grantee) {
 	p.seq++
 	p.first = follow(p.first, p.seq)
 	p.tries = 0
 	r.again(p)
 }
 
-func (r *Receiver) again(p *peer) {
+func (r *Receiver) again(p *grantee) {
 	if !p.inSend {
 		p.inSend = true
 		r.send.push(p)
@@ -105,16 +105,16 @@ func (r *Receiver) Expire(now int64) {
 const maxTries = 8
 
 // waits tells whether a grant of the peer's is out unanswered.
-func (r *Receiver) waits(p *peer) bool {
+func (r *Receiver) waits(p *grantee) bool {
 	return !p.answered() && !p.inSend && !p.accountLost && p.tries < maxTries
 }
 
 // retry is when the latest grant goes out again: later each time.
-func (r *Receiver) retry(p *peer) int64 { return p.sentNs + r.p.RetryNs<<(max(p.tries, 1)-1) }
+func (r *Receiver) retry(p *grantee) int64 { return p.sentNs + r.p.RetryNs<<(max(p.tries, 1)-1) }
 
 // due is when the peer next needs attention. It may be too early, as when the limit
 // has been advertised again since: Expire asks again then.
-func (r *Receiver) due(now int64, p *peer) int64 {
+func (r *Receiver) due(now int64, p *grantee) int64 {
 	ns := r.silent(p.advertisedNs)
 	if ns <= now { // only what waits in the buffer is left
 		ns = now + r.p.DelayNs
@@ -131,7 +131,7 @@ func (r *Receiver) due(now int64, p *peer) int64 {
 // forget ends an account whose sender can have nothing of it any more; while packets
 // of it still wait in the buffer, all but them. If the sender is in the list in spite
 // of that, as after its restart, it gets a new account.
-func (r *Receiver) forget(now int64, p *peer) bool {
+func (r *Receiver) forget(now int64, p *grantee) bool {
 	rest := p.outstanding() - p.queued
 	p.seen = p.limit - p.void
 	r.settle(p, rest)

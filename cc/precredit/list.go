@@ -9,7 +9,7 @@ import "container/heap"
 // order is the same wherever the same things happen, and shares that all have one
 // size change hands in turn. It is a heap that knows its members' places: the rules
 // ask for the head only, and every change costs O(log n).
-type list []*peer
+type list []*grantee
 
 func (l list) Len() int { return len(l) }
 
@@ -26,7 +26,7 @@ func (l list) Swap(i, j int) {
 }
 
 func (l *list) Push(x any) {
-	p := x.(*peer)
+	p := x.(*grantee)
 	p.place = len(*l)
 	*l = append(*l, p)
 }
@@ -44,20 +44,20 @@ func (l *list) Pop() any {
 const nowhere = -1
 
 // give puts a peer into the list with a share.
-func (l *list) give(p *peer, share uint32, order uint64) {
+func (l *list) give(p *grantee, share uint32, order uint64) {
 	p.share, p.order = share, order
 	heap.Push(l, p)
 }
 
 // take removes a peer and returns its share.
-func (l *list) take(p *peer) (share uint32) {
+func (l *list) take(p *grantee) (share uint32) {
 	heap.Remove(l, p.place)
 	share, p.share = p.share, 0
 	return share
 }
 
 // timers is a heap of the peers by when they are due.
-type timers []*peer
+type timers []*grantee
 
 func (t timers) Len() int { return len(t) }
 
@@ -74,7 +74,7 @@ func (t timers) Swap(i, j int) {
 }
 
 func (t *timers) Push(x any) {
-	p := x.(*peer)
+	p := x.(*grantee)
 	p.timer = len(*t)
 	*t = append(*t, p)
 }
@@ -88,7 +88,7 @@ func (t *timers) Pop() any {
 }
 
 // by sets when a peer is due, if that is sooner than it was.
-func (t *timers) by(p *peer, ns int64) {
+func (t *timers) by(p *grantee, ns int64) {
 	if ns < p.dueNs {
 		p.dueNs = ns
 		heap.Fix(t, p.timer)

@@ -40,7 +40,7 @@ type Outcome struct {
 // Expire by Deadline.
 type Receiver struct {
 	p     Params
-	peers map[SenderID]*peer
+	peers map[SenderID]*grantee
 	list  list
 	free  uint32 // no sender's share
 
@@ -59,7 +59,7 @@ type Receiver struct {
 // accounts from there on; it must be beyond those of the receiver's last life, as a
 // count of seconds is.
 func NewReceiver(p Params, epoch uint32) *Receiver {
-	return &Receiver{p: p, peers: map[SenderID]*peer{}, free: p.BufferBytes, epoch: epoch}
+	return &Receiver{p: p, peers: map[SenderID]*grantee{}, free: p.BufferBytes, epoch: epoch}
 }
 
 // Stats are the counters.
@@ -125,9 +125,9 @@ func (r *Receiver) enter(now int64, id SenderID, share uint32) {
 }
 
 // open makes the sender's account.
-func (r *Receiver) open(now int64, id SenderID) *peer {
+func (r *Receiver) open(now int64, id SenderID) *grantee {
 	r.order++
-	p := &peer{id: id, epoch: r.epoch, born: r.order, place: nowhere, dueNs: r.silent(now), advertisedNs: now}
+	p := &grantee{id: id, epoch: r.epoch, born: r.order, place: nowhere, dueNs: r.silent(now), advertisedNs: now}
 	// Numbers far from those of the epochs before, so that what is still in flight
 	// from there is distinguished.
 	p.first = uint16(r.epoch * 0x9E37)
@@ -153,11 +153,11 @@ func (r *Receiver) Leave(id SenderID) {
 }
 
 // drop takes a sender's share away.
-func (r *Receiver) drop(p *peer) { r.free += r.list.take(p) }
+func (r *Receiver) drop(p *grantee) { r.free += r.list.take(p) }
 
 // offer advertises the highest limit that share and budget allow to the sender. It
 // goes as a grant, since there may be no ACK to carry it.
-func (r *Receiver) offer(now int64, p *peer) {
+func (r *Receiver) offer(now int64, p *grantee) {
 	before := p.limit
 	r.raise(p)
 	if p.limit != before || !p.known {
@@ -167,7 +167,7 @@ func (r *Receiver) offer(now int64, p *peer) {
 }
 
 // raise lifts the limit as far as share and budget allow.
-func (r *Receiver) raise(p *peer) {
+func (r *Receiver) raise(p *grantee) {
 	if p.place == nowhere || p.outstanding() >= p.share {
 		return
 	}
@@ -184,7 +184,7 @@ func (r *Receiver) raise(p *peer) {
 }
 
 // settle takes n bytes that p has sent off what is outstanding.
-func (r *Receiver) settle(p *peer, n uint32) {
+func (r *Receiver) settle(p *grantee, n uint32) {
 	p.done += n
 	r.out -= n
 }
@@ -274,7 +274,7 @@ func (r *Receiver) Return(now int64, id SenderID, m Return) {
 }
 
 // voided notes the sender's running total of what it gave up.
-func (r *Receiver) voided(p *peer, void uint32) {
+func (r *Receiver) voided(p *grantee, void uint32) {
 	if !after(void, p.void) || after(p.seen+void, p.limit) {
 		return
 	}
@@ -285,7 +285,7 @@ func (r *Receiver) voided(p *peer, void uint32) {
 }
 
 // startLossTimer starts the timer of losses if bytes are unaccounted.
-func (r *Receiver) startLossTimer(now int64, p *peer) {
+func (r *Receiver) startLossTimer(now int64, p *grantee) {
 	if p.lossTimerNs != 0 || p.unaccounted() == 0 {
 		return
 	}
@@ -295,7 +295,7 @@ func (r *Receiver) startLossTimer(now int64, p *peer) {
 }
 
 // lost takes off the budget what has not arrived of the bytes up to mark.
-func (r *Receiver) lost(now int64, p *peer) {
+func (r *Receiver) lost(now int64, p *grantee) {
 	p.lossTimerNs = 0
 	if here := p.done + p.queued - p.beyond; after(p.mark, here) {
 		n := min(p.mark-here, p.unaccounted())
@@ -311,7 +311,7 @@ func (r *Receiver) lost(now int64, p *peer) {
 
 // restarted: the sender has lost its account. What it has sent is lost or here when
 // its packets have had their time.
-func (r *Receiver) restarted(now int64, p *peer) {
+func (r *Receiver) restarted(now int64, p *grantee) {
 	p.accountLost = true
 	p.advertisedNs = min(p.advertisedNs, now-r.p.LifeNs-r.p.DelayNs)
 	r.timers.by(p, r.silent(p.advertisedNs))

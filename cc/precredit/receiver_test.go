@@ -22,7 +22,7 @@ func testParams(buffer, share, least uint32) Params {
 // listing is the list of S5.2 in words: "3:40 1:20".
 func listing(r *Receiver) string {
 	l := slices.Clone(r.list)
-	slices.SortFunc(l, func(a, b *peer) int {
+	slices.SortFunc(l, func(a, b *grantee) int {
 		if (list{a, b}).Less(0, 1) {
 			return -1
 		}

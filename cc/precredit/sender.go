@@ -77,6 +77,12 @@ type SenderStats struct {
 	Ramps uint64 // first flights after which the window had to grow
 }
 
+// add adds the counters of another sender.
+func (s *SenderStats) add(o SenderStats) {
+	s.Waits += o.Waits
+	s.Ramps += o.Ramps
+}
+
 // NewSender makes a sender.
 func NewSender(p SenderParams) *Sender {
 	if p.FlowBytes == 0 {

@@ -18,7 +18,7 @@ type Entry struct {
 // and of equal shares the oldest. It costs O(n log n).
 func (r *Receiver) List(dst []Entry) []Entry {
 	sorted := slices.Clone(r.list)
-	slices.SortFunc(sorted, func(a, b *peer) int {
+	slices.SortFunc(sorted, func(a, b *grantee) int {
 		if a.share != b.share {
 			return cmp.Compare(b.share, a.share)
 		}

@@ -14,10 +14,10 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Pre-credit (S5, cc/precredit) with the nodes that understand it, while control.enable of block
-// precredit is set; else dataPath.credits is nil. It does what the engine does
-// (rocev2/nic/precredit.go). This file has nodes, connections and flows, precredit_send.go the
-// order of transmission, precredit_receive.go what arrives, and precredit_regs.go the registers.
+// Pre-credit (S5) with the nodes that understand it, while control.enable of block precredit is set; else
+// dataPath.credits is nil. What leaves on pre-credit, and who waits, is decided by precredit.Endpoint, as in
+// the engine (rocev2/nic/precredit.go). This file has nodes, connections and flows, precredit_send.go what
+// leaves, precredit_receive.go what arrives, and precredit_regs.go the registers.
 //
 // A flow is what a queue pair of RC posts from the moment that it has nothing outstanding until
 // its first ACK. Its packets leave on pre-credit, ahead of the pacer. Writes of the driver have no
@@ -29,44 +29,27 @@ const capCredit = 4
 // credits is the state of pre-credit.
 type credits struct {
 	d      *dataPath
-	recv   *precredit.Receiver
+	end    *precredit.Endpoint
 	sender precredit.SenderParams
 
-	peers map[uint32]*creditPeer // peers by node number, which is the precredit.SenderID; kept
-	all   []*creditPeer          // peers in the order in which they were connected
-
 	posted  []postedWork
-	flows   []*creditPeer  // peers whose new flow the receiver has not seen
-	ready   []*creditPeer  // a flow of theirs may have pre-credit now
-	losses  []*creditPeer  // packets to them were sent again
 	returns []creditReturn // credit returns to be sent
-	timer   int64          // next deadline of a sender, 0 = never
 	look    bool           // capabilities of nodes may have changed
-	waits   bool           // queue pairs may wait in a first flight
 	closing bool           // enable was cleared, and the last messages have not left
 
-	count creditCounts
 	shown creditView
 	out   rocev2.Datagram
+	frame creditFrame
 }
 
-type creditCounts struct{ used, returned, grants, returns, ignored uint64 }
-
-// creditPeer is a node with which there is or was pre-credit, in both directions.
+// creditPeer is a node with which there is or was pre-credit, and its port to the card. The number of
+// the peer is that of the node.
 type creditPeer struct {
-	node    uint32
-	path    address // address of the queue pair that was connected last
-	pairs   []*queuePair
-	flight  qp.Flight
-	src     *precredit.Sender
-	enabled bool
-
-	// Signs that the node understands: its capability, or a grant from it.
-	advertised, implied bool
-
-	ready, loss bool   // the peer is in a list of credits
-	ahead       uint64 // bytes that have left ahead of the rate since the pacer was idle
-	epoch, void uint32 // bytes given up of this epoch, as last counted
+	*precredit.Peer
+	c      *credits
+	path   address // address of the queue pair that was connected last
+	flight qp.Flight
+	ahead  uint64 // bytes that have left ahead of the rate since the pacer was idle
 }
 
 // creditFlow is a queue pair's part of pre-credit.
@@ -96,7 +79,7 @@ func (d *dataPath) setCredits(was, now regs.PrecreditControl) {
 		}
 	default:
 		if d.credits != nil {
-			d.credits.end()
+			d.credits.remove()
 		}
 		d.startCredits()
 	}
@@ -114,7 +97,7 @@ func (d *dataPath) startCredits() {
 		epoch = d.creditEpoch
 	}
 	d.creditsUsed = true
-	d.credits = &credits{d: d, recv: precredit.NewReceiver(r, epoch), sender: s, peers: map[uint32]*creditPeer{}, look: true}
+	d.credits = &credits{d: d, end: precredit.NewEndpoint(r, epoch), sender: s, look: true}
 	d.credits.shown = creditView{stale: true, changes: d.m.values[regs.PrecreditBase+regs.PrecreditListChangesOffset]}
 	d.showCreditState(true)
 	pairs := make([]*queuePair, 0, len(d.qps))
@@ -128,25 +111,33 @@ func (d *dataPath) startCredits() {
 }
 
 // close gives back what is not used, and recalls what was granted. The messages leave when frames
-// are asked for; then end is called.
+// are asked for; then remove is called.
 func (c *credits) close() {
-	for _, p := range c.all {
-		c.turnOff(p)
-		for len(p.pairs) > 0 {
-			c.remove(p.pairs[0])
+	for _, peer := range c.end.Peers() {
+		c.turnOff(peer.Port.(*creditPeer))
+		for len(peer.Flows()) > 0 {
+			c.disconnect(peer.Flows()[0].Data.(*queuePair))
 		}
 	}
 	c.closing = true
 	c.d.showCreditState(false)
 }
 
-// end removes the state.
-func (c *credits) end() {
+// remove removes the state.
+func (c *credits) remove() {
 	c.show()
 	c.shown = creditView{changes: c.shown.changes + 1}
 	c.showList()
-	c.d.creditEpoch = c.recv.Epoch()
+	c.d.creditEpoch = c.end.Receiver.Epoch()
 	c.d.credits = nil
+}
+
+// peer is the record of a node, or nil.
+func (c *credits) peer(node uint32) *creditPeer {
+	if p := c.end.Peer(precredit.SenderID(node)); p != nil {
+		return p.Port.(*creditPeer)
+	}
+	return nil
 }
 
 // connect has a queue pair use pre-credit if its packets can: RC, to a node, and with room for the
@@ -160,103 +151,52 @@ func (c *credits) connect(x *queuePair) {
 	if s < verbs.StateRTR || s >= verbs.StateErr || !ok || packet+rocev2.PMTUOverhead+rocev2.StampLen > int(c.d.port(port).mtu) {
 		return
 	}
-	p := c.peers[x.path.node]
+	p := c.peer(x.path.node)
 	if p == nil {
-		p = &creditPeer{node: x.path.node, src: precredit.NewSender(c.sender), flight: qp.NewFlight()}
-		c.peers[p.node] = p
-		c.all = append(c.all, p)
+		p = &creditPeer{c: c, flight: qp.NewFlight()}
+		p.Peer = c.end.NewPeer(precredit.SenderID(x.path.node), p, c.sender)
 	}
-	if len(p.pairs) == 0 {
-		p.advertised, p.implied = false, false
-	}
-	p.path, p.pairs = x.path, append(p.pairs, x)
+	p.path = x.path
 	x.credit = &creditFlow{peer: p}
 	x.credit.Data, x.credit.Packet = x, uint32(packet)
 	x.q.SetFlight(&p.flight)
-	if p.enabled {
-		c.newFlow(p)
-	}
+	p.Connect(&x.credit.Flow)
 	c.look = true
 	signal(c.d.m.wake)
 }
 
-// disconnect ends pre-credit with the node of its last queue pair.
+// disconnect has a queue pair not use pre-credit any more. It ends pre-credit with the node of its last
+// queue pair.
 func (c *credits) disconnect(x *queuePair) {
-	p := x.credit.peer
-	if len(p.pairs) == 1 {
+	p, f := x.credit.peer, &x.credit.Flow
+	if len(p.Flows()) == 1 {
 		c.turnOff(p)
 	}
-	c.remove(x)
-	p.src.Idle() // what is in flight may have been of this queue pair alone
-	c.apply(p)
-	c.markReady(p)
-}
-
-// remove has a queue pair not use pre-credit any more.
-func (c *credits) remove(x *queuePair) {
-	p := x.credit.peer
-	p.src.End(&x.credit.Flow)
-	p.pairs = slices.DeleteFunc(p.pairs, func(o *queuePair) bool { return o == x })
 	c.posted = slices.DeleteFunc(c.posted, func(w postedWork) bool { return w.x == x })
 	x.q.SetFlight(nil)
 	x.credit = nil
 	c.unblock(p)
+	p.Disconnect(f)
 }
 
 // update turns pre-credit with a node on or off, as its capabilities and its grants say.
 func (c *credits) update(p *creditPeer) {
-	caps := regs.DestOf(c.d.in, int(p.node)-1).CapsWord().Caps()
-	was := p.advertised
-	p.advertised = caps&capCredit != 0
-	p.implied = p.implied && (p.advertised || !was)
-	on := caps&capStamp != 0 && (p.advertised || p.implied) && len(p.pairs) > 0
+	caps := regs.DestOf(c.d.in, int(p.ID)-1).CapsWord().Caps()
+	on := p.Understands(caps&capCredit != 0, caps&capStamp != 0) && len(p.Flows()) > 0
 	switch {
-	case on && !p.enabled:
-		p.enabled = true
-		c.newFlow(p)
-	case !on && p.enabled:
+	case on && !p.Enabled():
+		p.TurnOn()
+	case !on:
 		c.turnOff(p)
 	}
 }
 
 // turnOff ends pre-credit with a node: what is unused at either end goes back.
 func (c *credits) turnOff(p *creditPeer) {
-	if !p.enabled {
-		return
-	}
-	c.shown.stale = true
-	if m, send := p.src.Stop(); send {
-		c.sendReturn(p, m)
-	}
-	for _, x := range p.pairs {
-		p.src.End(&x.credit.Flow)
-	}
-	c.recv.Leave(precredit.SenderID(p.node))
-	p.enabled = false
-	c.apply(p)
-	signal(c.d.m.wake)
-}
-
-func (c *credits) newFlow(p *creditPeer) { c.flows = append(c.flows, p) }
-
-// apply puts the sender's window in force, and enqueues the queue pairs that need not wait any
-// more. It is called after each event of the sender.
-func (c *credits) apply(p *creditPeer) {
-	w, _ := p.src.Window()
-	p.flight.SetWindow(uint64(w))
-	for _, f := range p.src.Released() {
-		c.d.enqueue(f.Data.(*queuePair))
-	}
-	c.unblock(p)
-}
-
-// unblock enqueues the next queue pair that waits for room in the window or the in-flight limit
-// of a node.
-func (c *credits) unblock(p *creditPeer) {
-	if q := p.flight.ServeNext(); q != nil {
-		if x := c.d.qps[q.QPN()]; x != nil {
-			c.d.enqueue(x)
-		}
+	if p.Enabled() {
+		c.shown.stale = true
+		p.TurnOff()
+		signal(c.d.m.wake)
 	}
 }
 
@@ -273,99 +213,29 @@ func (c *credits) step(now qp.Time) {
 	c.shown.stale = true
 	if c.look {
 		c.look = false
-		for _, p := range c.all {
-			c.update(p)
+		for _, p := range c.end.Peers() {
+			c.update(p.Port.(*creditPeer))
 		}
 	}
-	for _, p := range c.flows {
-		if p.enabled {
-			c.recv.NewFlow(int64(now), precredit.SenderID(p.node))
-		}
-	}
-	c.flows = c.flows[:0]
-	c.takePosted(now)
-	if c.timer != 0 && int64(now) >= c.timer {
-		c.expireSenders(now)
-	}
-	if c.waits {
-		c.endWaits()
-	}
-	c.reportLosses(now)
-	if at := c.recv.Deadline(); at != 0 && int64(now) >= at {
-		c.recv.Expire(int64(now))
-	}
-}
-
-// takePosted tells senders what was posted.
-func (c *credits) takePosted(now qp.Time) {
+	c.end.TakeFlows(int64(now))
 	for _, o := range c.posted {
-		p := o.x.credit.peer
-		if !p.enabled {
-			continue
-		}
-		o.w.Idle = p.flight.Used() == 0
-		if m, send := p.src.Post(int64(now), &o.x.credit.Flow, o.w); send {
-			c.sendReturn(p, m)
-		}
-		c.apply(p)
-		c.markReady(p)
+		o.x.credit.peer.Post(int64(now), &o.x.credit.Flow, o.w)
 	}
 	c.posted = c.posted[:0]
+	c.end.Step(int64(now))
 }
 
-func (c *credits) expireSenders(now qp.Time) {
-	c.timer = 0
-	for _, p := range c.all {
-		if m, send := p.src.Expire(int64(now), p.flight.Bytes()); send {
-			c.sendReturn(p, m)
-		}
-		c.apply(p)
-		c.watch(p)
-	}
-}
-
-// watch has step look when the sender's deadline has come.
-func (c *credits) watch(p *creditPeer) {
-	if at := p.src.Deadline(); at != 0 && (c.timer == 0 || at < c.timer) {
-		c.timer = at
-	}
-}
-
-// endWaits lets queue pairs send that wait in a first flight although nothing is in flight, as
-// after a queue pair has failed.
-func (c *credits) endWaits() {
-	c.waits = false
-	for _, p := range c.all {
-		switch {
-		case !p.src.Blocked():
-		case p.flight.Used() > 0:
-			c.waits = true
-		default:
-			p.src.Idle()
-			c.apply(p)
-		}
-	}
-}
-
-// onTimeout ends the first flight, which could last for ever. A timeout of an ACK voids what is
-// left.
+// onTimeout is called when a timer of a queue pair ran out. ack: it waited for an ACK.
 func (c *credits) onTimeout(x *queuePair, ack bool) {
 	p := x.credit.peer
-	if p.enabled {
-		if m, send := p.src.Timeout(ack, p.flight.Bytes()); send {
-			c.sendReturn(p, m)
-		}
-	}
-	c.apply(p)
+	p.Timeout(ack)
+	c.unblock(p)
 }
 
 // deadline is when step has something to do by itself, or the end of time.
 func (c *credits) deadline() qp.Time {
-	first := int64(math.MaxInt64)
-	for _, at := range [...]int64{c.timer, c.recv.Deadline()} {
-		if at != 0 {
-			first = min(first, at)
-		}
+	if at := c.end.Deadline(); at != 0 {
+		return qp.Time(at)
 	}
-	return qp.Time(first)
+	return math.MaxInt64
 }

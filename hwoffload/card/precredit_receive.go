@@ -12,36 +12,29 @@ import (
 // onControl takes a CREDIT_GRANT or CREDIT_RETURN of a node.
 func (c *credits) onControl(pkt *rocev2.Packet, s *seen, now qp.Time) {
 	c.shown.stale = true
-	p := c.peers[uint32(s.node)]
+	p := c.peer(uint32(s.node))
 	if p == nil || !s.accepted || pkt.Src() != p.path.dst || pkt.Dst() != p.path.src {
-		c.count.ignored++
+		c.end.Counts.Ignored++
 		return
 	}
-	id := precredit.SenderID(p.node)
 	if b := pkt.CreditReturn(); b != nil { // also of a node that is not used any more
-		c.recv.Return(int64(now), id, creditwire.Return(b))
+		p.Return(int64(now), creditwire.Return(b))
 		return
 	}
 	b := pkt.CreditGrant()
-	if b != nil && !p.enabled && len(p.pairs) > 0 && !c.closing {
-		p.implied = true
+	if b != nil && !p.Enabled() && len(p.Flows()) > 0 && !c.closing {
+		p.Implied = true
 		c.update(p)
 	}
-	if b == nil || !p.enabled {
-		c.count.ignored++
+	if b == nil || !p.Enabled() {
+		c.end.Counts.Ignored++
 		return
 	}
 	g := creditwire.Grant(b)
-	// The node may have ignored earlier grants, when it did not use pre-credit yet.
-	if g.Open && c.recv.Share(id) == 0 {
-		c.newFlow(p)
+	if g.Open {
+		p.Opened()
 	}
-	if m, send := p.src.Grant(int64(now), g); send {
-		c.sendReturn(p, m)
-		c.apply(p)
-		c.markReady(p)
-		c.watch(p)
-	}
+	p.Grant(int64(now), g)
 }
 
 // onReceived takes a packet of a node after its queue pair has processed it. inFlight: bytes in
@@ -49,7 +42,7 @@ func (c *credits) onControl(pkt *rocev2.Packet, s *seen, now qp.Time) {
 func (c *credits) onReceived(x *queuePair, pkt *rocev2.Packet, s *seen, inFlight uint64, fresh bool, now qp.Time) {
 	c.shown.stale = true
 	p := x.credit.peer
-	if !p.enabled {
+	if !p.Enabled() {
 		c.unblock(p)
 		return
 	}
@@ -57,17 +50,12 @@ func (c *credits) onReceived(x *queuePair, pkt *rocev2.Packet, s *seen, inFlight
 	has := s.accepted && s.stamp.Flags&rocev2.StampCredit != 0
 	switch info := pkt.Opcode().Info(); info.Operation {
 	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
-		p.src.Answer(int64(now), &x.credit.Flow, precredit.Answer{
+		p.Answer(int64(now), &x.credit.Flow, precredit.Answer{
 			Credit: k, HasCredit: has && info.Operation != rocev2.OperationReadResponse, RTTNs: s.rtt,
-			InFlight: inFlight, Acked: inFlight - min(p.flight.Bytes(), inFlight), RateBps: c.d.rateOf(p.node),
+			InFlight: inFlight, RateBps: c.d.rateOf(uint32(p.ID)),
 		})
-		c.apply(p)
-		c.markReady(p)
-		c.watch(p)
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
-		c.recv.Data(int64(now), precredit.SenderID(p.node), precredit.Arrival{
-			Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: has, First: first, Fresh: fresh,
-		})
+		p.Data(int64(now), precredit.Arrival{Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: has, First: first, Fresh: fresh})
 	}
 }

@@ -52,7 +52,8 @@ func (c *credits) show() {
 	c.shown.stale = false
 	c.showCounters()
 	s := &c.shown
-	list, free, outstanding := c.recv.List(nil), c.recv.Free(), c.recv.Outstanding()
+	r := c.end.Receiver
+	list, free, outstanding := r.List(nil), r.Free(), r.Outstanding()
 	if free != s.free || outstanding != s.outstanding || !slices.Equal(list, s.list) {
 		s.free, s.outstanding, s.list = free, outstanding, list
 		s.changes++
@@ -86,13 +87,7 @@ func (c *credits) showList() {
 // showCounters writes the counters.
 func (c *credits) showCounters() {
 	const at = regs.PrecreditBase
-	s := c.recv.Stats()
-	var flows precredit.SenderStats
-	for _, p := range c.all {
-		of := p.src.Stats()
-		flows.Waits += of.Waits
-		flows.Ramps += of.Ramps
-	}
+	s, flows, count := c.end.Receiver.Stats(), c.end.SenderStats(), &c.end.Counts
 	for _, r := range [...]struct{ offset, value uint64 }{
 		{regs.PrecreditFlowsShareOffset, s.Flows[precredit.RuleShare]},
 		{regs.PrecreditFlowsFreeOffset, s.Flows[precredit.RuleFree]},
@@ -103,14 +98,14 @@ func (c *credits) showCounters() {
 		{regs.PrecreditUnusedOffset, s.Void},
 		{regs.PrecreditLostOffset, s.Lost},
 		{regs.PrecreditReclaimedOffset, s.Reclaimed},
-		{regs.PrecreditUsedOffset, c.count.used},
-		{regs.PrecreditReturnedOffset, c.count.returned},
+		{regs.PrecreditUsedOffset, count.Used},
+		{regs.PrecreditReturnedOffset, count.Returned},
 		{regs.PrecreditBlockedOffset, flows.Waits},
 		{regs.PrecreditRampsOffset, flows.Ramps},
-		{regs.PrecreditGrantsSentOffset, c.count.grants},
+		{regs.PrecreditGrantsSentOffset, count.Grants},
 		{regs.PrecreditGrantsAgainOffset, s.Retries},
-		{regs.PrecreditReturnsSentOffset, c.count.returns},
-		{regs.PrecreditIgnoredOffset, c.count.ignored},
+		{regs.PrecreditReturnsSentOffset, count.Returns},
+		{regs.PrecreditIgnoredOffset, count.Ignored},
 	} {
 		c.d.in.W64(at+r.offset, r.value)
 	}

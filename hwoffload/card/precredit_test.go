@@ -34,7 +34,7 @@ func TestCreditRegisters(t *testing.T) {
 		now, longest := int64(1), 0
 		rng := rand.New(rand.NewPCG(uint64(nodes), 1))
 		for range 3000 {
-			r := m.data.credits.recv
+			r := m.data.credits.end.Receiver
 			now += rng.Int64N(step)
 			id := precredit.SenderID(1 + rng.Uint32N(nodes))
 			switch rng.IntN(8) {
@@ -111,12 +111,12 @@ func TestCreditEnable(t *testing.T) {
 	if !e.Status().Active() || e.FreeBytes() != 100_000 {
 		t.Errorf("status %v, %d bytes free", e.Status(), e.FreeBytes())
 	}
-	m.data.credits.recv.NewFlow(1, 9)
-	epoch := m.data.credits.recv.Epoch()
+	m.data.credits.end.Receiver.NewFlow(1, 9)
+	epoch := m.data.credits.end.Receiver.Epoch()
 	if err := driver.EnablePreCredit(c, config, 5); err != nil { // the driver has forgotten that it used 5
 		t.Fatal(err)
 	}
-	if got := m.data.credits.recv.Epoch(); got != epoch || epoch == 5 {
+	if got := m.data.credits.end.Receiver.Epoch(); got != epoch || epoch == 5 {
 		t.Errorf("accounts begin at %d again, want %d", got, epoch)
 	}
 	if err := driver.DisablePreCredit(c); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -53,6 +54,29 @@ func Return(b rocev2.CreditReturn) precredit.Return {
 	return precredit.Return{
 		Epoch: f.Epoch, Limit: f.Limit, Seq: f.Seq, Sent: b.Sent(), Void: b.Void(),
 		Expired: f.Flags&rocev2.CreditExpired != 0, Unknown: f.Flags&rocev2.CreditUnknown != 0,
+	}
+}
+
+// Stamp writes the credit of a packet of a flow into the option that the packet has, if any, and notes losses.
+// ahead: the packet is one of Port.SendData.
+func Stamp(now int64, p *precredit.Peer, f *precredit.Flow, o *qp.Outbound, ahead bool) {
+	if o.Lost {
+		p.NoteLoss()
+	}
+	if o.Stamp == nil {
+		return
+	}
+	var c precredit.Credit
+	var credited bool
+	switch o.Opcode.Info().Operation {
+	case rocev2.OperationSend, rocev2.OperationWrite:
+		c, credited = p.Sent(now, f, uint32(o.PayloadLen), ahead, o.Again)
+	case rocev2.OperationAck, rocev2.OperationAtomicAck:
+		c, credited = p.SentAck(now)
+	}
+	if credited {
+		o.Stamp.Flags |= rocev2.StampCredit
+		o.Stamp.Credit, o.Stamp.CreditSeq = c.Bytes, c.Seq
 	}
 }
 

@@ -117,9 +117,9 @@ func (e *engine) applyEntry(d *dest, r *DestSync) {
 	d.offersCredit, d.ooo = r.Known && r.Credit, r.Known && r.OOO
 	if e.hooks != nil {
 		if renewed {
-			e.hooks.onRenewed(e, d)
+			e.hooks.onRenewed(d)
 		}
-		e.hooks.onPeer(e, d, r)
+		e.hooks.onPeer(d, r)
 	}
 	if d.stamps && !d.tokens.missing() {
 		d.initialSyncs = 0

@@ -70,7 +70,7 @@ func Open(w Dataplane, o Options, rails ...Rail) (_ *Device, err error) {
 		if err := w.Steer(rocev2.ControlQPN); err != nil {
 			return nil, err
 		}
-		d.eng.hooks = newCredits(&d.opts, d.eng.config.LinkRate)
+		d.eng.hooks = newCredits(d.eng, &d.opts, d.eng.config.LinkRate)
 	}
 	d.eng.start()
 	return d, nil

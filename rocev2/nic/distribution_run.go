@@ -192,7 +192,7 @@ func (x *QP) postInternal(wr *verbs.SendWR, s internalSend) error {
 		return err
 	}
 	if x.hooks != nil {
-		x.hooks.onPosted(e, x, wr)
+		x.hooks.onPosted(x, wr)
 	}
 	e.distributor.posted = true
 	e.markDirty(x)

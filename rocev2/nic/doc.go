@@ -82,7 +82,7 @@
 // # Optional features
 //
 // hooks.go is the interface by which a feature takes part in all of that. A feature that is
-// off costs a comparison with nil. Pre-credit is one (Options.PreCredit): precredit.go,
+// off costs a comparison with nil. Pre-credit is one (Options.PreCredit): precredit.go, precredit_port.go,
 // precredit_tx.go, precredit_wire.go, precredit_state.go, precredit_connect.go, precredit_peers.go.
 //
 // Encrypted queue pairs are another, of a queue pair instead of the engine: crypt.go.

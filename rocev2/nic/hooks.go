@@ -12,52 +12,53 @@ import (
 //
 // engine.hooks is nil if the feature is off, QP.hooks if the queue pair does not use it: each
 // place that calls a hook does so behind one comparison with nil. The owner of the loop calls
-// all of them. A feature that has no use for some embeds noHooks. Packets are passed by value:
+// all of them. A feature is made with what it needs of the engine. One that has no use for some hooks
+// embeds noHooks. Packets are passed by value:
 // where one escaped through the interface, each received packet would be an allocation.
 type hooks interface {
 	// Of the engine: called if the feature is on.
 
 	// onConnect is called when a queue pair got an address. If the queue pair uses the
 	// feature, it sets QP.hooks.
-	onConnect(e *engine, x *QP, a *verbs.Attr)
+	onConnect(x *QP, a *verbs.Attr)
 	// onRenewed is called before onPeer when a peer has given another token: it was attached again.
-	onRenewed(e *engine, d *dest)
+	onRenewed(d *dest)
 	// onPeer is called with the destination table's entry of a peer.
-	onPeer(e *engine, d *dest, reply *DestSync)
+	onPeer(d *dest, reply *DestSync)
 	// onControl is called with a packet to rocev2.ControlQPN.
-	onControl(e *engine, p rocev2.Packet)
+	onControl(p rocev2.Packet)
 	// next sends up to n packets before the queues of destinations are served, and returns
 	// how many.
-	next(e *engine, n int) int
+	next(n int) int
 	// onSend is called with each packet before its headers are built. It may set the traffic
 	// class and, if the packet has a timestamp option, the credit in it. ahead: next sends the
 	// packet. x is nil for queue pair 1. omitT1: the option must not have T1. It sends nothing itself: the frame of the
 	// packet is the next one of the socket.
-	onSend(e *engine, x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 bool)
+	onSend(x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 bool)
 	// onIteration is called once an iteration, after everything was sent.
-	onIteration(e *engine)
+	onIteration()
 	// deadline is when onIteration has something to do by itself, 0 = never.
 	deadline(now qp.Time) int64
 
 	// Of a queue pair: called if it uses the feature.
 
 	// onPosted is called when a work request was put on the send queue.
-	onPosted(e *engine, x *QP, wr *verbs.SendWR)
+	onPosted(x *QP, wr *verbs.SendWR)
 	// mayStart reports whether the queue pair in service may send. If not, it leaves the
 	// queue of its destination, and the feature enqueues it again.
-	mayStart(e *engine, x *QP) bool
+	mayStart(x *QP) bool
 	// quantum is what it may send in a row while others wait; onCharged counts each n bytes that
 	// it has sent from the queue of its destination.
 	quantum(x *QP) int32
 	onCharged(x *QP, n int)
 	// onTimeout is called when a timer ran out. ack: the wait for an ACK was too long.
-	onTimeout(e *engine, x *QP, ack bool)
+	onTimeout(x *QP, ack bool)
 	// onReceived is called with a packet of the peer after the queue pair has processed it.
 	// inFlight: bytes in flight to the destination before. fresh: the queue pair has taken data, for
 	// the first time.
-	onReceived(e *engine, x *QP, p rocev2.Packet, m rxMeta, inFlight uint64, fresh bool)
+	onReceived(x *QP, p rocev2.Packet, m rxMeta, inFlight uint64, fresh bool)
 	// onDisconnect is called before it loses its address. It clears QP.hooks.
-	onDisconnect(e *engine, x *QP)
+	onDisconnect(x *QP)
 }
 
 // noHooks does nothing.
@@ -65,18 +66,18 @@ type noHooks struct{}
 
 var _ hooks = noHooks{}
 
-func (noHooks) onConnect(*engine, *QP, *verbs.Attr)                          {}
-func (noHooks) onRenewed(*engine, *dest)                                     {}
-func (noHooks) onPeer(*engine, *dest, *DestSync)                             {}
-func (noHooks) onControl(*engine, rocev2.Packet)                             {}
-func (noHooks) next(*engine, int) int                                        { return 0 }
-func (noHooks) onSend(*engine, *QP, *dest, *qp.Outbound, bool) bool          { return false }
-func (noHooks) onIteration(*engine)                                          {}
-func (noHooks) deadline(qp.Time) int64                                       { return 0 }
-func (noHooks) onPosted(*engine, *QP, *verbs.SendWR)                         {}
-func (noHooks) mayStart(*engine, *QP) bool                                   { return true }
-func (noHooks) quantum(*QP) int32                                            { return quantum }
-func (noHooks) onCharged(*QP, int)                                           {}
-func (noHooks) onTimeout(*engine, *QP, bool)                                 {}
-func (noHooks) onReceived(*engine, *QP, rocev2.Packet, rxMeta, uint64, bool) {}
-func (noHooks) onDisconnect(*engine, *QP)                                    {}
+func (noHooks) onConnect(*QP, *verbs.Attr)                          {}
+func (noHooks) onRenewed(*dest)                                     {}
+func (noHooks) onPeer(*dest, *DestSync)                             {}
+func (noHooks) onControl(rocev2.Packet)                             {}
+func (noHooks) next(int) int                                        { return 0 }
+func (noHooks) onSend(*QP, *dest, *qp.Outbound, bool) bool          { return false }
+func (noHooks) onIteration()                                        {}
+func (noHooks) deadline(qp.Time) int64                              { return 0 }
+func (noHooks) onPosted(*QP, *verbs.SendWR)                         {}
+func (noHooks) mayStart(*QP) bool                                   { return true }
+func (noHooks) quantum(*QP) int32                                   { return quantum }
+func (noHooks) onCharged(*QP, int)                                  {}
+func (noHooks) onTimeout(*QP, bool)                                 {}
+func (noHooks) onReceived(*QP, rocev2.Packet, rxMeta, uint64, bool) {}
+func (noHooks) onDisconnect(*QP)                                    {}

@@ -23,24 +23,24 @@ type recorder struct {
 
 func (r *recorder) count(name string) { r.calls[name]++ }
 
-func (r *recorder) onConnect(_ *engine, x *QP, _ *verbs.Attr) { r.count("onConnect"); x.hooks = r }
-func (r *recorder) onRenewed(*engine, *dest)                  { r.count("onRenewed") }
-func (r *recorder) onPeer(*engine, *dest, *DestSync)          { r.count("onPeer") }
-func (r *recorder) onControl(*engine, rocev2.Packet)          { r.count("onControl") }
-func (r *recorder) next(*engine, int) int                     { r.count("next"); return 0 }
-func (r *recorder) onSend(*engine, *QP, *dest, *qp.Outbound, bool) bool {
+func (r *recorder) onConnect(x *QP, _ *verbs.Attr) { r.count("onConnect"); x.hooks = r }
+func (r *recorder) onRenewed(*dest)                { r.count("onRenewed") }
+func (r *recorder) onPeer(*dest, *DestSync)        { r.count("onPeer") }
+func (r *recorder) onControl(rocev2.Packet)        { r.count("onControl") }
+func (r *recorder) next(int) int                   { r.count("next"); return 0 }
+func (r *recorder) onSend(*QP, *dest, *qp.Outbound, bool) bool {
 	r.count("onSend")
 	return false
 }
-func (r *recorder) onIteration(*engine)                  { r.count("onIteration") }
-func (r *recorder) onPosted(*engine, *QP, *verbs.SendWR) { r.count("onPosted") }
-func (r *recorder) mayStart(*engine, *QP) bool           { r.count("mayStart"); return !r.refuse }
-func (r *recorder) quantum(*QP) int32                    { r.count("quantum"); return 1 }
-func (r *recorder) onCharged(_ *QP, n int)               { r.charged += n }
-func (r *recorder) onReceived(*engine, *QP, rocev2.Packet, rxMeta, uint64, bool) {
+func (r *recorder) onIteration()                { r.count("onIteration") }
+func (r *recorder) onPosted(*QP, *verbs.SendWR) { r.count("onPosted") }
+func (r *recorder) mayStart(*QP) bool           { r.count("mayStart"); return !r.refuse }
+func (r *recorder) quantum(*QP) int32           { r.count("quantum"); return 1 }
+func (r *recorder) onCharged(_ *QP, n int)      { r.charged += n }
+func (r *recorder) onReceived(*QP, rocev2.Packet, rxMeta, uint64, bool) {
 	r.count("onReceived")
 }
-func (r *recorder) onDisconnect(_ *engine, x *QP) { r.count("onDisconnect"); x.hooks = nil }
+func (r *recorder) onDisconnect(x *QP) { r.count("onDisconnect"); x.hooks = nil }
 
 // A feature is called for what happens to queue pairs that use it, from their connection to
 // their end.

@@ -43,7 +43,7 @@ func (e *engine) iterate() int {
 	e.flushDirty()
 	n += e.shortLoopback()
 	if e.hooks != nil {
-		e.hooks.onIteration(e)
+		e.hooks.onIteration()
 	}
 	e.submit()
 	n += e.failOverruns()
@@ -71,7 +71,7 @@ func (e *engine) expire(x *QP) {
 	before := count.Timeouts
 	x.expire(e)
 	if x.hooks != nil {
-		x.hooks.onTimeout(e, x, count.Timeouts != before)
+		x.hooks.onTimeout(x, count.Timeouts != before)
 	}
 	e.markDirty(x)
 }

@@ -191,7 +191,7 @@ func (e *engine) putSend(x *QP, wr *verbs.SendWR) {
 	} else {
 		x.sendTaken++
 		if x.hooks != nil {
-			x.hooks.onPosted(e, x, wr)
+			x.hooks.onPosted(x, wr)
 		}
 	}
 	e.markDirty(x)

@@ -4,7 +4,6 @@ package nic
 
 import (
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,10 +14,11 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Pre-credit (S5, cc/precredit), for engines that were opened with Options.PreCredit
-// and towards peers whose engine has it too. It is the first user of hooks (hooks.go). This
-// file has connections and flows, precredit_tx.go the order of transmission,
-// precredit_wire.go what the two ends send to each other, precredit_peers.go which peers are remembered.
+// Pre-credit (S5), for engines that were opened with Options.PreCredit and towards peers whose
+// engine has it too. What leaves on pre-credit, and who waits, is decided by precredit.Endpoint. The hooks
+// of the engine (hooks.go) call it. This file has connections and flows, precredit_port.go what the
+// endpoint needs of the engine, precredit_tx.go the order of transmission, precredit_wire.go what the two
+// ends send to each other, precredit_peers.go which peers are remembered.
 //
 // A flow is what a queue pair of RC posts from the moment it has nothing outstanding
 // until its first ACK: the first flight. In that time its packets leave on pre-credit,
@@ -39,7 +39,7 @@ const (
 
 var _ hooks = (*credits)(nil)
 
-func newCredits(o *Options, link uint64) *credits {
+func newCredits(e *engine, o *Options, link uint64) *credits {
 	if link == 0 {
 		link = creditLink
 	}
@@ -48,8 +48,12 @@ func newCredits(o *Options, link uint64) *credits {
 	p := precredit.Plan(link, creditRTT, uint32(o.RxFrames/2*1024), 1024, 0)
 	p.DelayNs, p.RetryNs = creditDelay, creditRetry
 	return &credits{
-		recv: precredit.NewReceiver(p, firstEpoch(o.CreditEpoch, time.Now())), epochs: o.CreditEpoch,
-		peers: map[netip.Addr]*creditPeer{}, ids: map[precredit.SenderID]*creditPeer{}, link: link, bdp: precredit.BDP(link, creditRTT), large: o.LargeDSCP,
+		e: e, end: precredit.NewEndpoint(p, firstEpoch(o.CreditEpoch, time.Now())), epochs: o.CreditEpoch,
+		peers: map[netip.Addr]*creditPeer{}, large: o.LargeDSCP,
+		sender: precredit.SenderParams{
+			LinkBps: link, RTTNs: creditRTT, BDPBytes: precredit.BDP(link, creditRTT), MaxWaitNs: creditMaxWait,
+			SmallBias: precredit.DefaultSmallBias, AgingStep: precredit.DefaultAgingStep,
+		},
 	}
 }
 
@@ -68,33 +72,22 @@ func firstEpoch(next *atomic.Uint32, now time.Time) uint32 {
 
 // keepEpoch stores the number of the next account, before a grant has one.
 func (c *credits) keepEpoch() {
-	if next := c.recv.Epoch(); c.epochs != nil && c.epochs.Load() != next {
+	if next := c.end.Receiver.Epoch(); c.epochs != nil && c.epochs.Load() != next {
 		c.epochs.Store(next)
 	}
 }
 
 // onRenewed forgets what a peer has granted: it was attached again, and its accounts have new numbers.
 // onPeer turns pre-credit on again.
-func (c *credits) onRenewed(e *engine, d *dest) {
-	p := d.credit
-	if p == nil {
-		return
+func (c *credits) onRenewed(d *dest) {
+	if p := d.credit; p != nil {
+		c.turnOff(p)
+		p.Renew()
 	}
-	c.turnOff(e, p)
-	c.keepStats(p)
-	p.src, p.epoch, p.expired = c.newSender(), 0, 0
-}
-
-// newSender makes the sending half towards one peer.
-func (c *credits) newSender() *precredit.Sender {
-	return precredit.NewSender(precredit.SenderParams{
-		LinkBps: c.link, RTTNs: creditRTT, BDPBytes: c.bdp, MaxWaitNs: creditMaxWait,
-		SmallBias: precredit.DefaultSmallBias, AgingStep: precredit.DefaultAgingStep,
-	})
 }
 
 // onConnect has a queue pair of RC use pre-credit if its packets can.
-func (c *credits) onConnect(e *engine, x *QP, a *verbs.Attr) {
+func (c *credits) onConnect(x *QP, a *verbs.Attr) {
 	d, to := x.dest, x.path.Current()
 	packet := a.PMTU.Bytes()
 	// Without room for the stamp a packet cannot carry credit.
@@ -107,148 +100,101 @@ func (c *credits) onConnect(e *engine, x *QP, a *verbs.Attr) {
 	}
 	x.credit = &creditFlow{}
 	x.credit.Data, x.credit.Packet, x.hooks = x, uint32(packet), c
-	if len(p.qps) == 0 {
-		p.advertised, p.implied = false, false
-	}
 	p.dest, d.credit = d, p
-	p.qps = append(p.qps, x)
-	if p.enabled {
-		c.recv.NewFlow(int64(e.now), p.id)
-		c.dirty = true
-	} else if c.knownAtConnect(e, p); !p.enabled {
-		p.pollsLeft, c.pollAt = creditPolls, int64(e.now)
+	p.Connect(&x.credit.Flow)
+	if now := c.now(); p.Enabled() {
+		c.end.TakeFlows(now)
+	} else if c.knownAtConnect(p); !p.Enabled() {
+		p.pollsLeft, c.pollAt = creditPolls, now
 	}
-	c.awaitGrant(e, x)
+	c.awaitGrant(x)
 }
 
 // pollPeers has the table asked for the peers that are not known to understand pre-credit. An
 // engine that was opened a moment ago is announced by HELLO within seconds, and until then
 // nothing need be sent there.
-func (c *credits) pollPeers(e *engine) {
+func (c *credits) pollPeers() {
 	c.pollAt = 0
-	for _, p := range c.all {
-		if p.dest != nil && !p.enabled && p.pollsLeft > 0 {
+	for _, peer := range c.end.Peers() {
+		if p := peer.Port.(*creditPeer); p.dest != nil && !p.Enabled() && p.pollsLeft > 0 {
 			p.pollsLeft--
-			e.queueForSync(p.dest)
-			c.pollAt = int64(e.now) + creditPollPeriod
+			c.e.queueForSync(p.dest)
+			c.pollAt = c.now() + creditPollPeriod
 		}
 	}
 }
 
 // onDisconnect ends pre-credit with the peer of the last queue pair there.
-func (c *credits) onDisconnect(e *engine, x *QP) {
-	p := x.dest.credit
-	p.src.End(&x.credit.Flow)
-	if len(p.qps) == 1 {
-		c.onIteration(e)
-		c.turnOff(e, p)
+func (c *credits) onDisconnect(x *QP) {
+	p, f := x.dest.credit, &x.credit.Flow
+	p.End(f)
+	x.credit.held = false // the end of the wait must not enqueue it
+	last := len(p.Flows()) == 1
+	if last {
+		c.onIteration()
+		c.turnOff(p)
+	}
+	p.Disconnect(f)
+	if last {
 		p.dest.credit, p.dest = nil, nil
-		c.keepIdle(int64(e.now), p)
+		c.keepIdle(c.now(), p)
 	}
-	p.qps = slices.DeleteFunc(p.qps, func(o *QP) bool { return o == x })
 	x.credit, x.hooks = nil, nil
-	if p.dest != nil {
-		p.src.Idle() // what is in flight may have been of this queue pair alone
-		p.apply(e)
-	}
-	c.markReady(p)
 }
 
 // onPeer applies what HELLO announced of a peer.
-func (c *credits) onPeer(e *engine, d *dest, reply *DestSync) {
-	p, told := d.credit, reply.Known && reply.Credit
+func (c *credits) onPeer(d *dest, reply *DestSync) {
+	p := d.credit
 	if p == nil {
 		return
 	}
-	if p.advertised && !told { // its engine has gone since
-		p.implied = false
-	}
-	p.advertised = told
-	switch on := p.dest.stamps && (told || p.implied); {
-	case on == p.enabled:
+	switch on := p.Understands(reply.Known && reply.Credit, d.stamps); {
+	case on == p.Enabled():
 	case on:
-		c.turnOn(e, p)
+		c.turnOn(p)
 	default:
-		c.turnOff(e, p)
+		c.turnOff(p)
 	}
 }
 
 // onPeerGrant is called with a grant of a peer that HELLO has not announced yet. The grant
 // implies that the peer understands. HELLO may take seconds, where an engine was opened a
 // moment ago.
-func (c *credits) onPeerGrant(e *engine, p *creditPeer) {
-	if p.implied = p.dest.stamps; p.implied {
-		c.turnOn(e, p)
+func (c *credits) onPeerGrant(p *creditPeer) {
+	if p.Implied = p.dest.stamps; p.Implied {
+		c.turnOn(p)
 	}
 }
 
-func (c *credits) turnOn(e *engine, p *creditPeer) {
-	p.enabled = true
-	c.recv.NewFlow(int64(e.now), p.id)
-	c.dirty = true
-	c.takeEarly(e, p)
+func (c *credits) turnOn(p *creditPeer) {
+	p.TurnOn()
+	c.end.TakeFlows(c.now())
+	c.takeEarly(p)
 }
 
 // turnOff ends pre-credit with a peer: what is unused at either end goes back.
-func (c *credits) turnOff(e *engine, p *creditPeer) {
-	if !p.enabled {
-		return
-	}
-	if m, send := p.src.Stop(); send {
-		c.sendReturn(e, p, m)
-	}
-	for _, x := range p.qps {
-		p.src.End(&x.credit.Flow)
-	}
-	c.recv.Leave(p.id)
-	c.flush(e)
-	p.enabled = false
-	c.endHold(e, p)
-	p.apply(e)
-}
-
-// apply puts the sender's window in force, and enqueues the queue pairs that need not wait any
-// more. It is called after each event of the sender.
-func (p *creditPeer) apply(e *engine) {
-	w, _ := p.src.Window()
-	p.dest.setRampWindow(e, uint64(w))
-	for _, f := range p.src.Released() {
-		e.enqueue(&f.Data.(*QP).egress)
+func (c *credits) turnOff(p *creditPeer) {
+	if p.Enabled() {
+		c.endHold(p)
+		p.TurnOff()
+		c.flush()
 	}
 }
 
 // onPosted adds what a queue pair has just posted to its flow.
-func (c *credits) onPosted(e *engine, x *QP, wr *verbs.SendWR) {
+func (c *credits) onPosted(x *QP, wr *verbs.SendWR) {
 	p, f := x.dest.credit, x.credit
 	first := x.q.SendQueued() == 1
 	if first {
 		f.sent, f.served = 0, 0
 	}
-	if !p.enabled {
+	if !p.Enabled() {
 		return
 	}
-	w, ok := creditwire.Work(wr)
-	if !ok {
-		return
+	if w, ok := creditwire.Work(wr); ok {
+		w.First = first
+		p.Post(c.now(), &f.Flow, w)
 	}
-	w.First, w.Idle = first, p.dest.flight.Used() == 0
-	m, send := p.src.Post(int64(e.now), &f.Flow, w)
-	if send {
-		c.sendReturn(e, p, m)
-	}
-	p.apply(e)
-	c.markReady(p)
 }
 
-// onTimeout ends the first flight, which could last for ever. A timeout of an ACK voids what
-// is left.
-func (c *credits) onTimeout(e *engine, x *QP, ack bool) {
-	p := x.dest.credit
-	if !p.enabled {
-		return
-	}
-	if m, send := p.src.Timeout(ack, p.dest.flight.Bytes()); send {
-		c.sendReturn(e, p, m)
-	}
-	p.apply(e)
-}
+func (c *credits) onTimeout(x *QP, ack bool) { x.dest.credit.Timeout(ack) }

@@ -14,9 +14,13 @@ const testLarge = 8 // CS1
 
 // flowOf is a queue pair of a flow of this class that has sent nothing.
 func flowOf(class precredit.Class) (*credits, *QP) {
-	c := &credits{large: testLarge, bdp: 4096}
-	p := &creditPeer{enabled: true, src: c.newSender()}
-	d := &dest{credit: p}
+	e := &engine{now: 1}
+	c := newCredits(e, &Options{RxFrames: 4096, LargeDSCP: testLarge}, 0)
+	c.sender.BDPBytes = 4096
+	d := &dest{}
+	p := c.remember(peer)
+	p.dest, d.credit = d, p
+	p.TurnOn()
 	x := queuePairAt(d)
 	x.selective, x.dest, x.credit = true, d, &creditFlow{}
 	size := uint64(1)
@@ -24,7 +28,7 @@ func flowOf(class precredit.Class) (*credits, *QP) {
 		size = 1 << 20
 	}
 	x.credit.Packet = 1024
-	p.src.Post(1, &x.credit.Flow, precredit.Work{First: true, Bytes: size, Features: precredit.Features{TotalBytes: size, PostedBytes: size, RegionBytes: size}})
+	p.Post(1, &x.credit.Flow, precredit.Work{First: true, Bytes: size, Features: precredit.Features{TotalBytes: size, PostedBytes: size, RegionBytes: size}})
 	if x.credit.Class() != class {
 		panic("not the class that was asked for")
 	}
@@ -34,7 +38,7 @@ func flowOf(class precredit.Class) (*credits, *QP) {
 func dscps(c *credits, x *QP, packets int) (out []uint8) {
 	for range packets {
 		o := qp.Outbound{Datagram: rocev2.Datagram{Opcode: rocev2.RCWriteMiddle}, PayloadLen: 1024}
-		out = append(out, c.tclass(&engine{now: 1}, x, &o, 0x2<<2|1)>>2)
+		out = append(out, c.tclass(x, &o, 0x2<<2|1)>>2)
 	}
 	return out
 }
@@ -48,7 +52,7 @@ func TestLargeClass(t *testing.T) {
 	}{{precredit.Small, 4}, {precredit.Large, 0}} {
 		c, x := flowOf(test.class)
 		got := dscps(c, x, 4)
-		x.dest.credit.src.End(&x.credit.Flow) // as its first ACK does
+		x.dest.credit.End(&x.credit.Flow) // as its first ACK does
 		got = append(got, dscps(c, x, 4)...)
 		for i, d := range got {
 			want := uint8(testLarge)
@@ -62,12 +66,12 @@ func TestLargeClass(t *testing.T) {
 	}
 	c, x := flowOf(precredit.Large)
 	o := qp.Outbound{Datagram: rocev2.Datagram{Opcode: rocev2.RCWriteOnly}, PayloadLen: 1}
-	if got := c.tclass(&engine{now: 1}, x, &o, 0x2<<2|1); got != testLarge<<2|1 {
+	if got := c.tclass(x, &o, 0x2<<2|1); got != testLarge<<2|1 {
 		t.Errorf("traffic class %#x: the ECN bits are the queue pair's", got)
 	}
 	for _, op := range []rocev2.Opcode{rocev2.RCAck, rocev2.RCReadRequest, rocev2.RCReadResponseOnly, rocev2.RCFetchAdd, rocev2.OpSACK} {
 		o := qp.Outbound{Datagram: rocev2.Datagram{Opcode: op}}
-		if got := c.tclass(&engine{now: 1}, x, &o, 0); got != 0 {
+		if got := c.tclass(x, &o, 0); got != 0 {
 			t.Errorf("%v is marked", op)
 		}
 	}
@@ -116,7 +120,7 @@ func TestLargeDSCPOption(t *testing.T) {
 // flow is done before those that go on for long.
 func TestTurnsFade(t *testing.T) {
 	e := bench(t)
-	e.hooks = &credits{}
+	e.hooks = &credits{e: e}
 	d := &dest{}
 	var all []*QP
 	for range 9 {

@@ -54,30 +54,29 @@ func (c *credits) keepEarly(now int64, pkt *rocev2.Packet) {
 
 // knownAtConnect turns pre-credit on with a peer of which the destination table has said before that
 // it understands.
-func (c *credits) knownAtConnect(e *engine, p *creditPeer) {
-	if !p.enabled && p.dest.stamps && p.dest.offersCredit {
-		p.advertised = true
-		c.turnOn(e, p)
+func (c *credits) knownAtConnect(p *creditPeer) {
+	if p.dest.stamps && p.dest.offersCredit && p.Understands(true, true) {
+		c.turnOn(p)
 	}
 }
 
 // takeEarly takes a grant that came early.
-func (c *credits) takeEarly(e *engine, p *creditPeer) {
+func (c *credits) takeEarly(p *creditPeer) {
 	g, ok := c.early[p.dest.addr]
 	if !ok {
 		return
 	}
 	delete(c.early, p.dest.addr)
-	if g.LifeNs -= int64(e.now) - g.at; g.LifeNs > 0 {
-		c.onGrant(e, p, g.Grant)
+	if g.LifeNs -= c.now() - g.at; g.LifeNs > 0 {
+		c.onGrant(p, g.Grant)
 	}
 }
 
 // awaitGrant begins the wait of a queue pair that has just been connected, unless there is
 // pre-credit.
-func (c *credits) awaitGrant(e *engine, x *QP) {
-	now, p := int64(e.now), x.dest.credit
-	if !p.enabled || p.src.Usable(now) > 0 {
+func (c *credits) awaitGrant(x *QP) {
+	now, p := c.now(), x.dest.credit
+	if !p.Enabled() || p.Usable(now) > 0 {
 		return
 	}
 	x.credit.held = true
@@ -87,40 +86,37 @@ func (c *credits) awaitGrant(e *engine, x *QP) {
 	}
 }
 
-// onGrant takes a grant, and returns the answer.
-func (c *credits) onGrant(e *engine, p *creditPeer, g precredit.Grant) {
-	if m, send := p.src.Grant(int64(e.now), g); send {
-		c.sendReturn(e, p, m)
-		p.apply(e)
-		c.markReady(p)
-		c.watch(p)
-		c.endHold(e, p)
+// onGrant takes a grant, and has the queue pairs that waited for it send.
+func (c *credits) onGrant(p *creditPeer, g precredit.Grant) {
+	if p.Grant(c.now(), g) {
+		c.endHold(p)
 	}
 }
 
 // endHold has the queue pairs of a peer send.
-func (c *credits) endHold(e *engine, p *creditPeer) {
+func (c *credits) endHold(p *creditPeer) {
 	if p.holdUntil == 0 {
 		return
 	}
 	p.holdUntil = 0
-	for _, x := range p.qps {
-		if x.credit.held {
+	for _, f := range p.Flows() {
+		if x := f.Data.(*QP); x.credit.held {
 			x.credit.held = false
-			e.enqueue(&x.egress)
+			c.e.enqueue(&x.egress)
 		}
 	}
 }
 
 // endHolds ends the waits that have lasted for creditHold.
-func (c *credits) endHolds(e *engine) {
+func (c *credits) endHolds() {
 	c.holdAt = 0
-	for _, p := range c.all {
+	for _, peer := range c.end.Peers() {
+		p := peer.Port.(*creditPeer)
 		switch at := p.holdUntil; {
 		case at == 0:
-		case at <= int64(e.now):
+		case at <= c.now():
 			c.again = true
-			c.endHold(e, p)
+			c.endHold(p)
 		case c.holdAt == 0 || at < c.holdAt:
 			c.holdAt = at
 		}

@@ -19,12 +19,14 @@ func TestPreCreditCopies(t *testing.T) {
 	if err := y.q.Modify(verbs.Attr{Selective: true}, verbs.MaskSelective); err != nil {
 		t.Fatal(err)
 	}
-	c := newCredits(&Options{RxFrames: 4096}, 1e10)
-	p := &creditPeer{id: 1, enabled: true, src: c.newSender(), dest: y.dest}
+	c := newCredits(l.e, &Options{RxFrames: 4096}, 1e10)
+	p, r := c.remember(y.dest.addr), c.end.Receiver
+	p.dest = y.dest
+	p.TurnOn()
 	y.dest.credit, y.credit, y.hooks = p, &creditFlow{}, c
-	c.recv.NewFlow(1, p.id)
-	_, g, _ := c.recv.Next(1)
-	c.recv.Return(1, p.id, precredit.Return{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq})
+	r.NewFlow(1, p.ID)
+	_, g, _ := r.Next(1)
+	r.Return(1, p.ID, precredit.Return{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq})
 
 	const size = 1000
 	first := y.q.Attr().RQPSN
@@ -41,7 +43,7 @@ func TestPreCreditCopies(t *testing.T) {
 	}
 	for i, step := range []struct{ packet, delivered int }{{0, 1}, {0, 1}, {2, 2}, {2, 2}, {3, 3}, {1, 4}, {1, 4}, {3, 4}} {
 		send(step.packet)
-		if n := c.recv.Stats().Drained; n != uint64(step.delivered*size) {
+		if n := r.Stats().Drained; n != uint64(step.delivered*size) {
 			t.Errorf("step %d: %d bytes delivered, want %d", i, n, step.delivered*size)
 		}
 	}

@@ -18,14 +18,15 @@ func TestEpochsGoOn(t *testing.T) {
 	o := Options{CreditEpoch: &next, RxFrames: 4096}
 	last := uint32(0)
 	for life := range 3 {
-		c := newCredits(&o, 0)
-		if first := c.recv.Epoch(); life > 0 && first != last {
+		c := newCredits(nil, &o, 0)
+		r := c.end.Receiver
+		if first := r.Epoch(); life > 0 && first != last {
 			t.Errorf("life %d begins with account %d, the one before ended before %d", life, first, last)
 		}
-		c.recv.NewFlow(1, precredit.SenderID(1))
-		c.recv.NewFlow(1, precredit.SenderID(2))
+		r.NewFlow(1, precredit.SenderID(1))
+		r.NewFlow(1, precredit.SenderID(2))
 		c.keepEpoch()
-		last = c.recv.Epoch()
+		last = r.Epoch()
 		if next.Load() != last {
 			t.Errorf("life %d: %d is stored, the next account is %d", life, next.Load(), last)
 		}
@@ -49,20 +50,20 @@ func TestEpochsGoOn(t *testing.T) {
 // before is forgotten with its token.
 func TestGrantOfRenewedPeer(t *testing.T) {
 	e := bench(t)
-	c := newCredits(&Options{RxFrames: 4096}, 0)
+	c := newCredits(e, &Options{RxFrames: 4096}, 0)
 	e.hooks = c
 	d := &dest{addr: peer, stamps: true}
 	d.pacer, d.flight = sched.NewBucket(0), qp.NewFlight()
-	p := &creditPeer{id: 0, dest: d, src: c.newSender()}
-	d.credit, c.peers[peer], c.ids, c.all = p, p, map[precredit.SenderID]*creditPeer{p.id: p}, []*creditPeer{p}
+	p := c.remember(peer)
+	p.dest, d.credit = d, p
 	d.tokens.of(us)
 	grant := func(epoch uint32) bool {
-		_, send := p.src.Grant(int64(e.now), precredit.Grant{Epoch: epoch, Limit: 1000, Seq: 1, LifeNs: 1e9, Open: true})
+		_, send := p.Sender.Grant(int64(e.now), precredit.Grant{Epoch: epoch, Limit: 1000, Seq: 1, LifeNs: 1e9, Open: true})
 		return send
 	}
 	reply := DestSync{Known: true, Stamps: true, Credit: true, Src: us, Token: 7}
 	e.applyEntry(d, &reply)
-	if !p.enabled || !grant(1_700_000_000) || grant(1_600_000_000) {
+	if !p.Enabled() || !grant(1_700_000_000) || grant(1_600_000_000) {
 		t.Fatal("grants of a later account are taken, and of an earlier one ignored")
 	}
 	e.applyEntry(d, &reply)
@@ -71,7 +72,7 @@ func TestGrantOfRenewedPeer(t *testing.T) {
 	}
 	reply.Token = 8
 	e.applyEntry(d, &reply)
-	if !p.enabled || !grant(1_600_000_000) {
+	if !p.Enabled() || !grant(1_600_000_000) {
 		t.Error("another token: the grant was ignored")
 	}
 }

@@ -4,8 +4,9 @@ package nic
 
 import (
 	"net/netip"
-	"slices"
 	"time"
+
+	"github.com/softroce/softroce-xdp/cc/precredit"
 )
 
 // A peer is remembered while queue pairs lead there, and creditKeep longer, so that what either end was granted
@@ -18,13 +19,13 @@ const creditKeep = int64(time.Minute)
 
 // remember makes the record of a peer.
 func (c *credits) remember(addr netip.Addr) *creditPeer {
-	for c.ids[c.nextID] != nil {
+	for c.end.Peer(c.nextID) != nil {
 		c.nextID++
 	}
-	p := &creditPeer{id: c.nextID, src: c.newSender()}
+	p := &creditPeer{c: c, addr: addr}
+	p.Peer = c.end.NewPeer(c.nextID, p, c.sender)
 	c.nextID++
-	c.peers[addr], c.ids[p.id], c.all = p, p, append(c.all, p)
-	p.addr = addr
+	c.peers[addr] = p
 	return p
 }
 
@@ -36,23 +37,17 @@ func (c *credits) keepIdle(now int64, p *creditPeer) {
 	}
 }
 
-// keepStats adds what the sender towards a peer has counted to the counters of those that are forgotten.
-func (c *credits) keepStats(p *creditPeer) {
-	of := p.src.Stats()
-	c.past.withheld += of.Waits
-	c.past.ramps += of.Ramps
-}
-
 // forgetIdle forgets the peers that had no queue pairs for creditKeep, and have no share of the receiver. The
 // receiver's account of a peer without share has ended long before.
 func (c *credits) forgetIdle(now int64) {
 	c.forgetAt = 0
-	c.all = slices.DeleteFunc(c.all, func(p *creditPeer) bool {
+	c.end.Forget(func(peer *precredit.Peer) bool {
+		p := peer.Port.(*creditPeer)
 		if p.dest != nil {
 			return false
 		}
 		at := p.idleAt + creditKeep
-		if at <= now && (p.ready || p.loss || c.recv.Share(p.id) != 0) {
+		if at <= now && p.Busy() {
 			at = now + creditKeep
 		}
 		if at > now {
@@ -61,9 +56,7 @@ func (c *credits) forgetIdle(now int64) {
 			}
 			return false
 		}
-		c.keepStats(p)
 		delete(c.peers, p.addr)
-		delete(c.ids, p.id)
 		return true
 	})
 }

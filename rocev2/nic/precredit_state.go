@@ -12,59 +12,38 @@ import (
 
 // credits is all that an engine has of pre-credit, as its hooks. It belongs to the engine's thread.
 type credits struct {
-	recv   *precredit.Receiver
+	e      *engine
+	end    *precredit.Endpoint
+	sender precredit.SenderParams     // parameters of the senders
 	epochs *atomic.Uint32             // Options.CreditEpoch
 	peers  map[netip.Addr]*creditPeer // kept for creditKeep: what an address was granted outlives its queue pairs
-	all    []*creditPeer              // peers in the order of their first connection
-	ids    map[precredit.SenderID]*creditPeer
-	nextID precredit.SenderID // ID of the next peer, if it is free
+	nextID precredit.SenderID         // number of the next peer, if it is free
 
-	forgetAt int64          // earliest time to forget a peer, 0 = none waits
-	past     creditCounters // counters of peers that were forgotten
+	forgetAt int64 // earliest time to forget a peer, 0 = none waits
 
-	link   uint64 // bit/s
-	bdp    uint32 // BDP that a receiver plans with, bytes
-	large  uint8  // Options.LargeDSCP
-	poll   precredit.Poll
-	timer  int64         // next time that an account expires or a queue pair has waited for creditMaxWait, 0 = never
-	pollAt int64         // time of the next poll of the table for capabilities of peers, 0 = all are known
-	dirty  bool          // the receiver may have grants to send
-	ready  []*creditPeer // a flow of theirs may have pre-credit now
-	losses []*creditPeer // packets to them were sent again
-	waits  bool          // queue pairs may wait in a first flight
-	again  bool          // onIteration has enqueued queue pairs
+	large       uint8 // Options.LargeDSCP
+	poll        precredit.Poll
+	pollAt      int64 // time of the next poll of the table for capabilities of peers, 0 = all are known
+	again       bool  // onIteration has enqueued queue pairs
+	room, tries int   // packets that this iteration may still send ahead, and queue pairs that it may ask for one
 
 	connects
 
 	out   rocev2.Datagram
 	stamp rocev2.Stamp
-	count creditCounters
 }
 
-type creditCounters struct {
-	used, returned, withheld, ramps, grants, returns, ignored uint64
-}
-
-// creditPeer is a host with which there is or was pre-credit, in both directions.
+// creditPeer is a host with which there is or was pre-credit, and its port to the engine.
 type creditPeer struct {
-	id         precredit.SenderID
-	addr       netip.Addr
-	dest       *dest // nil while no queue pair leads there
-	advertised bool  // HELLO announced it
-	implied    bool  // a packet of the peer showed that it has pre-credit
-	enabled    bool
-	pollsLeft  int   // remaining polls for the peer's capability
-	idleAt     int64 // beginning of the time without queue pairs; dest is nil then
-	qps        []*QP
+	*precredit.Peer
+	c         *credits
+	addr      netip.Addr
+	dest      *dest // nil while no queue pair leads there
+	pollsLeft int   // remaining polls for the peer's capability
+	idleAt    int64 // beginning of the time without queue pairs; dest is nil then
+	probe     probe
 
 	connectState
-
-	src     *precredit.Sender
-	ready   bool // the peer is in a list of credits
-	loss    bool
-	probe   probe
-	epoch   uint32
-	expired uint32 // expired credit of this epoch, as last counted
 }
 
 // creditFlow is what a queue pair sends until its first ACK, and what its order of service
@@ -78,6 +57,19 @@ type creditFlow struct {
 
 // creditTotals are the counters of both halves.
 type creditTotals struct {
-	creditCounters
+	precredit.Counts
+	precredit.SenderStats
 	given, drained, wasted, reclaimed, outstanding uint64
+}
+
+// now is the time of the iteration.
+func (c *credits) now() int64 { return int64(c.e.now) }
+
+func (c *credits) totals() creditTotals {
+	r := c.end.Receiver
+	s := r.Stats()
+	return creditTotals{
+		Counts: c.end.Counts, SenderStats: c.end.SenderStats(), given: s.Given, drained: s.Drained,
+		wasted: s.Void + s.Lost + s.Reclaimed, reclaimed: s.Reclaimed, outstanding: uint64(r.Outstanding()),
+	}
 }

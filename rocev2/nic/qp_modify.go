@@ -106,7 +106,7 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	}
 	attr := x.q.Attr()
 	if path != nil && e.hooks != nil && x.ooo == nil {
-		e.hooks.onConnect(e, x, &attr)
+		e.hooks.onConnect(x, &attr)
 	}
 	if attr.State == verbs.StateReset {
 		left = e.unroute(x)
@@ -139,7 +139,7 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 	}
 	if left = x.path; left != nil {
 		if x.hooks != nil {
-			x.hooks.onDisconnect(e, x)
+			x.hooks.onDisconnect(x)
 		}
 		x.q.SetFlight(nil)
 		if x.dest.probe.qp == x {

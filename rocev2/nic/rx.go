@@ -60,7 +60,7 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 		return
 	}
 	if e.hooks != nil && p.BTH().DestQP() == rocev2.ControlQPN {
-		e.hooks.onControl(e, p)
+		e.hooks.onControl(p)
 		return
 	}
 	x := e.lookup(&p, &m)
@@ -77,7 +77,7 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 	count := x.q.Config().Count
 	inFlight, taken := x.dest.flight.Bytes(), count.Taken()
 	e.deliver(x, &p, &m)
-	x.hooks.onReceived(e, x, p, m, inFlight, count.Taken() != taken)
+	x.hooks.onReceived(x, p, m, inFlight, count.Taken() != taken)
 }
 
 // parse reads the headers and checks the ICRC, which packets that the engine has sent itself do not have.

@@ -63,7 +63,7 @@ func TestSendLimit(t *testing.T) {
 // blockingHooks lets no queue pair start.
 type blockingHooks struct{ noHooks }
 
-func (blockingHooks) mayStart(*engine, *QP) bool { return false }
+func (blockingHooks) mayStart(*QP) bool { return false }
 
 // A queue pair that was posted to in this iteration is not in service yet, but nothing blocks
 // it: SendLimit runs between the two.

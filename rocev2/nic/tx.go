@@ -82,7 +82,7 @@ func (e *engine) flushAnswers(x *QP) bool {
 func (e *engine) transmit() (did int) {
 	sent, tries := 0, txTries
 	if e.hooks != nil {
-		sent = e.hooks.next(e, txBatch)
+		sent = e.hooks.next(txBatch)
 	}
 	for sent < txBatch && tries > 0 && !e.ready.Empty() {
 		d := e.ready.Pop() // it stays marked as queued, so that enqueueDest leaves it alone
@@ -131,7 +131,7 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 			e.requeue(g, to)
 			continue
 		}
-		if x.hooks != nil && !x.hooks.mayStart(e, x) {
+		if x.hooks != nil && !x.hooks.mayStart(x) {
 			d.idle = x.num
 			d.dequeue()
 			continue

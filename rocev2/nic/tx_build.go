@@ -40,7 +40,7 @@ func (e *engine) send(g *egress, o *qp.Outbound, ahead bool) (size int, d *dest)
 		return lose(&e.count.txNoRoom)
 	}
 	o.Stamp = e.stampFor(d, to, plain)
-	omitT1 := e.hooks != nil && e.hooks.onSend(e, g.qp, d, o, ahead)
+	omitT1 := e.hooks != nil && e.hooks.onSend(g.qp, d, o, ahead)
 	payload, err := o.Begin(frame[etherLen:], room)
 	if err != nil {
 		return lose(&e.count.txNoRoom)

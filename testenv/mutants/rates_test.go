@@ -66,6 +66,22 @@ var preCredit = area{name: "precredit", dir: "cc/precredit", pure: true, list: [
 		name: "a retransmission counts as new data of its flow", file: "sender.go",
 		old: "case !f.begun || again || n == 0:", new: "case !f.begun || n == 0:", test: "TestSenderRetransmission",
 	},
+	{
+		name: "a peer whose packets found no room is not served again", file: "endpoint.go",
+		old: "full || last {", new: "full && last {", test: "TestEndpointSend",
+	},
+	{
+		name: "pre-credit goes on with a peer that lost the capability", file: "peer.go",
+		old: "since\n		p.Implied = false\n", new: "since\n", test: "TestPeerUnderstands",
+	},
+	{
+		name: "flows are released although packets are in flight", file: "endpoint.go",
+		old: "; busy {", new: "; busy && false {", test: "TestEndpointEndsWaits",
+	},
+	{
+		name: "what is unused when pre-credit ends is not returned", file: "peer.go",
+		old: "	p.sendReturn(p.Stop())\n", new: "	p.Stop()\n", test: "TestEndpoints",
+	},
 }}
 
 var priorities = area{name: "cc priority", dir: "cc/priority", pure: true, list: []mutant{

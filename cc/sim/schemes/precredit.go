@@ -131,14 +131,19 @@ var preBound = [...]precredit.Bound{precredit.BoundNone, precredit.BoundLarge, p
 
 func (x *preScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 	packet := uint32(p.Path.PayloadBytes)
-	c := &preControl{scheme: x, packet: packet}
-	c.src = precredit.NewSender(precredit.SenderParams{
+	c := &preControl{scheme: x, packet: packet, pacer: p}
+	end := &precredit.Endpoint{} // the endpoint of a host that receives nothing
+	if r := x.receivers[p.Src]; r != nil {
+		end = r.end
+	}
+	c.peer = end.NewPeer(precredit.SenderID(p.Dst), c, precredit.SenderParams{
 		LinkBps: p.Path.MinBps, RTTNs: p.Path.BaseRTTNs, BDPBytes: uint32(p.Path.BDPBytes()), FlowBytes: uint32(x.s.cap),
 		MaxWaitNs: preMaxWait, SmallBias: uint32(x.s.bias), AgingStep: precredit.DefaultAgingStep, Bound: preBound[x.s.wait],
 	})
+	c.peer.TurnOn()
 	// Connecting takes no time here, and so does the answer to its grant.
 	if r := x.receivers[p.Dst]; r != nil && r.connecting.Open {
-		if m, send := c.src.Grant(now, r.connecting); send {
+		if m, send := c.peer.Sender.Grant(now, r.connecting); send {
 			r.core.Return(now, precredit.SenderID(p.Src), m)
 		}
 		r.connecting = precredit.Grant{}
@@ -153,7 +158,8 @@ func (x *preScheme) NewControl(now int64, p *sim.Pacer) sim.Control {
 type preControl struct {
 	scheme *preScheme
 	other  sim.Control
-	src    *precredit.Sender
+	peer   *precredit.Peer
+	pacer  *sim.Pacer
 	packet uint32
 	active []*sim.Flow
 
@@ -181,12 +187,11 @@ func (c *preControl) save(p *sim.Pacer) {
 // left ahead of it, or, if all flows are blocked in the first flight, one packet may be in flight.
 func (c *preControl) apply(now int64, p *sim.Pacer) {
 	c.save(p)
-	c.src.Released() // the pacer asks again
-	head := c.src.Next(now, c.ahead(now))
+	head := c.peer.Next(now, c.AheadOfRate(now))
 	switch {
 	case head != nil:
 		p.RateBps, p.WindowBytes, p.NeedsCredit, p.CreditBytes = 0, 0, true, int64(c.packet)
-	case !c.mayStart(now, p):
+	case !c.mayStart(now):
 		p.WindowBytes = 1 // with nothing in flight a packet may always leave
 	case c.unpaidNs > now:
 		p.NeedsCredit, p.CreditBytes = true, 0 // nothing leaves until then
@@ -194,28 +199,42 @@ func (c *preControl) apply(now int64, p *sim.Pacer) {
 			p.TimerNs = c.unpaidNs
 		}
 	default:
-		if w, ok := c.src.Window(); ok && (p.WindowBytes == 0 || int64(w) < p.WindowBytes) {
+		if w, ok := c.peer.Window(); ok && (p.WindowBytes == 0 || int64(w) < p.WindowBytes) {
 			p.WindowBytes = max(int64(w), 1)
 		}
 	}
 	c.prioritise(now, p, head)
-	if at := c.src.Deadline(); at != 0 && (p.TimerNs == 0 || at < p.TimerNs) {
+	if at := c.peer.Deadline(); at != 0 && (p.TimerNs == 0 || at < p.TimerNs) {
 		p.TimerNs = max(at, now)
 	}
 }
 
-// ahead is how many bytes have left before the rate allows them.
-func (c *preControl) ahead(now int64) uint32 { return precredit.BDP(c.rate, c.unpaidNs-now) }
+// InFlight implements precredit.Port.
+func (c *preControl) InFlight() (bytes uint64, busy bool) {
+	return uint64(c.pacer.InflightBytes), c.pacer.InflightBytes > 0
+}
+
+// AheadOfRate implements precredit.Port.
+func (c *preControl) AheadOfRate(now int64) uint32 { return precredit.BDP(c.rate, c.unpaidNs-now) }
+
+// Apply implements precredit.Port. The pacer asks for the window and for the flows that may send (apply).
+func (c *preControl) Apply(uint32, []*precredit.Flow) {}
+
+// SendData implements precredit.Port. Packets are taken by the pacer.
+func (c *preControl) SendData(int64, *precredit.Flow) precredit.Result { return precredit.ResultFull }
+
+// SendReturn implements precredit.Port.
+func (c *preControl) SendReturn(m precredit.Return) { c.pacer.Send(nil, returnMessage(m)) }
 
 // mayStart reports whether any flow that has data may send it without pre-credit.
-func (c *preControl) mayStart(now int64, p *sim.Pacer) (may bool) {
+func (c *preControl) mayStart(now int64) (may bool) {
 	data := false
 	for _, f := range c.active {
 		x := c.scheme.flow(f)
 		if x.size.SentBytes >= uint64(f.Size) {
 			continue
 		}
-		ok, _ := c.src.MayStart(now, &x.Flow, p.InflightBytes > 0)
+		ok, _ := c.peer.MayStart(now, &x.Flow)
 		x.blocked, data, may = !ok, true, may || ok
 	}
 	return may || !data
@@ -259,10 +278,7 @@ func (c *preControl) Start(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.other.Start(now, p, f)
 	x := c.scheme.add(f, c.packet)
 	k := c.scheme.features(p, f)
-	m, send := c.src.Post(now, &x.Flow, precredit.Work{First: true, Idle: p.InflightBytes == 0, Bytes: uint64(f.Size), Features: k})
-	if send {
-		p.Send(nil, returnMessage(m))
-	}
+	c.peer.Post(now, &x.Flow, precredit.Work{First: true, Bytes: uint64(f.Size), Features: k})
 	x.size = precredit.FlowSize{KnownBytes: max(k.TotalBytes, k.PostedBytes), Class: x.Class()}
 	c.active = append(c.active, f)
 	c.apply(now, p)
@@ -286,7 +302,7 @@ func (x *preScheme) features(p *sim.Pacer, f *sim.Flow) precredit.Features {
 func (c *preControl) Done(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.restore(p)
 	c.other.Done(now, p, f)
-	c.src.End(&c.scheme.flow(f).Flow)
+	c.peer.End(&c.scheme.flow(f).Flow)
 	c.scheme.flows[f.ID] = nil
 	for i, g := range c.active {
 		if g == f {
@@ -306,7 +322,7 @@ func (c *preControl) Sent(now int64, p *sim.Pacer, f *sim.Flow, d *sim.Data) {
 	if !d.Retransmit {
 		x.size.SentBytes += uint64(d.Bytes)
 	}
-	if k, ok := c.src.Sent(now, &x.Flow, uint32(d.Bytes), ahead, d.Retransmit); ok {
+	if k, ok := c.peer.Sent(now, &x.Flow, uint32(d.Bytes), ahead, d.Retransmit); ok {
 		d.Tag, d.Unscheduled = k.Bytes, true
 	}
 	if ahead && p.RateBps != 0 {
@@ -321,13 +337,13 @@ func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 	c.other.Ack(now, p, a)
 	if a.Flow != nil {
 		answer := precredit.Answer{
-			Credit: precredit.Credit{Bytes: a.Tag, Seq: c.src.Seq()}, HasCredit: a.CreditBytes > 0,
-			InFlight: uint64(p.InflightBytes + a.Bytes), Acked: uint64(a.Bytes), RateBps: p.RateBps,
+			Credit: precredit.Credit{Bytes: a.Tag, Seq: c.peer.Seq()}, HasCredit: a.CreditBytes > 0,
+			InFlight: uint64(p.InflightBytes + a.Bytes), RateBps: p.RateBps,
 		}
 		if !a.Retransmit {
 			answer.RTTNs = a.RTTNs
 		}
-		c.src.Answer(now, &c.scheme.flow(a.Flow).Flow, answer)
+		c.peer.Answer(now, &c.scheme.flow(a.Flow).Flow, answer)
 	}
 	c.apply(now, p)
 }
@@ -335,18 +351,14 @@ func (c *preControl) Ack(now int64, p *sim.Pacer, a *sim.Ack) {
 func (c *preControl) Loss(now int64, p *sim.Pacer, f *sim.Flow, bytes int64) {
 	c.restore(p)
 	c.other.Loss(now, p, f, bytes)
-	if m, send := c.src.Loss(now); send {
-		p.Send(nil, returnMessage(m))
-	}
+	c.peer.Loss(now)
 	c.apply(now, p)
 }
 
 func (c *preControl) Timeout(now int64, p *sim.Pacer, f *sim.Flow) {
 	c.restore(p)
 	c.other.Timeout(now, p, f)
-	if m, send := c.src.Timeout(true, uint64(p.InflightBytes)); send {
-		p.Send(nil, returnMessage(m))
-	}
+	c.peer.Timeout(true)
 	c.apply(now, p)
 }
 
@@ -360,8 +372,8 @@ func (c *preControl) Message(now int64, p *sim.Pacer, f *sim.Flow, m *sim.Messag
 	c.restore(p)
 	if m.Kind != sim.MsgGrant {
 		c.other.Message(now, p, f, m)
-	} else if r, send := c.src.Grant(now, grantOf(m, c.scheme)); send {
-		p.Send(nil, returnMessage(r))
+	} else {
+		c.peer.Grant(now, grantOf(m, c.scheme))
 	}
 	c.apply(now, p)
 }
@@ -372,8 +384,6 @@ func (c *preControl) Expire(now int64, p *sim.Pacer) {
 		p.TimerNs = 0
 		c.other.Expire(now, p)
 	}
-	if m, send := c.src.Expire(now, uint64(p.InflightBytes)); send {
-		p.Send(nil, returnMessage(m))
-	}
+	c.peer.Expire(now)
 	c.apply(now, p)
 }

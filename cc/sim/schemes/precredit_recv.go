@@ -13,7 +13,8 @@ type preReceiver struct {
 	scheme *preScheme
 	out    sim.Out
 	other  sim.Receiver // nil = none
-	core   *precredit.Receiver
+	end    *precredit.Endpoint
+	core   *precredit.Receiver // receiver of the endpoint
 
 	connecting precredit.Grant
 	asking     int            // sender whose connection connecting is for, -1 = nobody's
@@ -32,8 +33,9 @@ func (x *preScheme) NewReceiver(host int, out sim.Out) sim.Receiver {
 	}
 	budget = max(budget, 4096)
 	p := precredit.Plan(out.LinkBps(), x.s.rtt, uint32(budget), 1000, x.s.senders)
+	end := precredit.NewEndpoint(p, 1)
 	r := &preReceiver{
-		scheme: x, out: out, other: x.with.NewReceiver(host, out), core: precredit.NewReceiver(p, 1),
+		scheme: x, out: out, other: x.with.NewReceiver(host, out), end: end, core: end.Receiver,
 		asking: -1, opened: map[int]uint16{},
 	}
 	x.receivers[host] = r
