@@ -142,9 +142,7 @@ func TestBootedUnit(t *testing.T) {
 		t.Fatalf("the unit is %s\n%s", s, b.log())
 	}
 	const program = "/mnt/sbin/softroce-xdp"
-	if out, err := b.command(program, "status", "--check", "eth0").CombinedOutput(); err != nil {
-		t.Errorf("status: %v\n%s", err, out)
-	}
+	b.eventually("status names no problem", func() bool { return b.command(program, "status", "--check", "eth0").Run() == nil })
 	if got := b.run("stat", "-c", "%a %G", "/run/softroce-xdp/eth0.sock"); got != "660 daemon" {
 		t.Errorf("the socket of the device is %q", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/directory"
+	"github.com/softroce/softroce-xdp/mempool/lease"
 	"github.com/softroce/softroce-xdp/mempool/server"
 	"github.com/softroce/softroce-xdp/mempool/spread"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
@@ -37,7 +38,9 @@ func TestRegionOverMirror(t *testing.T) {
 	var list listed
 	var kill []func()
 	for _, name := range []string{"s1", "s2"} {
-		s := testkit.Must1(server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab}))(t)
+		s := testkit.Must1(server.Listen(ctx, dev, "127.0.0.1:0", server.Config{
+			Bytes: 64 * slab, SlabBytes: slab, Lease: lease.Config{Grace: testkit.Patience},
+		}))(t)
 		running, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { _ = s.Serve(running); close(done) }()

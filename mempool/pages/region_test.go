@@ -221,7 +221,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab})
+		s, err := server.Listen(ctx, dev, "127.0.0.1:0", server.Config{Bytes: 64 * slab, SlabBytes: slab, Lease: lease.Config{Grace: testkit.Patience}})
 		if err != nil {
 			return nil, err
 		}
@@ -241,7 +241,7 @@ func TestMapOverPool(t *testing.T) {
 		require.Skip(t, err.Error())
 	}
 	const size = 2 << 20
-	m := testkit.Must1(vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8}}))(t)
+	m := testkit.Must1(vmm.NewMap(vmm.MapConfig{Config: vmm.Config{Size: size, Local: size / 8, Deadline: testkit.Patience}}))(t)
 	defer m.Close()
 	want := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 6))

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
@@ -129,7 +130,8 @@ func newMap(t testing.TB, c vmm.Config, store string) *vmm.Map {
 // guardianPID returns the child of a handler.
 func guardianPID(t testing.TB, handler int) int {
 	t.Helper()
-	for range 1000 {
+	var pid int
+	testkit.Eventually(t, fmt.Sprintf("handler %d has a guardian", handler), func() bool {
 		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", handler))
 		if err != nil {
 			t.Fatal(err)
@@ -137,17 +139,14 @@ func guardianPID(t testing.TB, handler int) int {
 		for _, task := range tasks {
 			list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", handler, task.Name()))
 			if f := strings.Fields(string(list)); len(f) > 0 {
-				pid, err := strconv.Atoi(f[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				return pid
+				pid, err = strconv.Atoi(f[0])
+				testkit.Must(t, err)
+				return true
 			}
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("handler %d has no guardian", handler)
-	return 0
+		return false
+	})
+	return pid
 }
 
 // signalLater sends a signal to processes from another process, for tests whose own goroutines

@@ -11,13 +11,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
-// hungJudge is a judge whose helper, played by helper, is given little time.
+// hungJudge is a judge whose helper, played by helper, is given little time. Tests of that time run in virtual time.
 func hungJudge(t *testing.T, helper func(port net.Conn)) *Judge {
 	host, guest := net.Pipe()
 	t.Cleanup(func() { host.Close() })
@@ -28,7 +29,9 @@ func hungJudge(t *testing.T, helper func(port net.Conn)) *Judge {
 }
 
 // TestHungHelper has a helper that reads commands and answers none: one command waits, and no other does.
-func TestHungHelper(t *testing.T) {
+func TestHungHelper(t *testing.T) { synctest.Test(t, hungHelper) }
+
+func hungHelper(t *testing.T) {
 	commands := make(chan string, 10)
 	j := hungJudge(t, func(port net.Conn) {
 		for sc := bufio.NewScanner(port); sc.Scan(); {
@@ -40,17 +43,12 @@ func TestHungHelper(t *testing.T) {
 		_, err := j.conn.do(context.Background(), "poll")
 		polled <- err
 	}()
-	testkit.Eventually(t, "the poll", func() bool { return len(commands) > 0 })
+	synctest.Wait()
 	if _, err := j.do("first"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer to first") {
 		t.Errorf("the first command: %v", err)
 	}
-	select {
-	case err := <-polled:
-		if err == nil || !strings.Contains(err.Error(), "no answer to first") {
-			t.Errorf("the command before it: %v", err)
-		}
-	case <-time.After(testkit.Patience):
-		t.Error("the command before it waits on")
+	if err := testkit.Receive(t, "the end of the command before it", polled); err == nil || !strings.Contains(err.Error(), "no answer to first") {
+		t.Errorf("the command before it: %v", err)
 	}
 	if err := j.doAll([]string{"second", "third"}); err == nil || !strings.Contains(err.Error(), "no answer to first") {
 		t.Errorf("commands after it: %v", err)
@@ -61,7 +59,9 @@ func TestHungHelper(t *testing.T) {
 }
 
 // TestHelperThatDoesNotRead has a helper that takes no command.
-func TestHelperThatDoesNotRead(t *testing.T) {
+func TestHelperThatDoesNotRead(t *testing.T) { synctest.Test(t, helperThatDoesNotRead) }
+
+func helperThatDoesNotRead(t *testing.T) {
 	j := hungJudge(t, func(net.Conn) {})
 	for range 2 {
 		// The time for writing and the time for the answer are over at the same moment.

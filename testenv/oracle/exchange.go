@@ -203,7 +203,7 @@ func pollFor(ctx context.Context, who *end, cq verbs.CQ, what string, n int, wai
 	}
 	for i, c := range got {
 		if c.Status != verbs.StatusSuccess {
-			return nil, fmt.Errorf("%s: %s %d of %d: %v", who.side.Name(), what, c.WRID, n, c.Status)
+			return nil, &statusError{fmt.Sprintf("%s: %s %d of %d", who.side.Name(), what, c.WRID, n), c.Status}
 		}
 		if c.WRID != uint64(i) || c.QPN != who.qp.QPN() {
 			return nil, fmt.Errorf("%s: completion %d of a %s has ID %d and QPN %d, want QPN %d",
@@ -212,6 +212,14 @@ func pollFor(ctx context.Context, who *end, cq verbs.CQ, what string, n int, wai
 	}
 	return got, nil
 }
+
+// statusError is a request that completed without success.
+type statusError struct {
+	request string
+	status  verbs.Status
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("%s: %v", e.request, e.status) }
 
 // kind is the operation whose completions those of op equal. libibverbs has one kind for all SENDs and
 // one for all WRITEs.

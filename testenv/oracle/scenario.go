@@ -129,10 +129,11 @@ const (
 func impatient(a *verbs.Attr) { a.Timeout, a.RetryCnt = shortTimeout, retries }
 
 // errLate is a request that was given up later than IBTA 9.7.6.1.3 allows: four times the timeout for
-// each of the retries. A machine that is paused is late as well, but not every time.
-var errLate = errors.New("given up too late")
+// each of the retries, or one that a peer should have answered before. A machine that is paused is late as well,
+// but not every time.
+var errLate = errors.New("given up, or answered, too late")
 
-// tries is how often givesUp may be late in a row before the requester is at fault.
+// tries is how often a course of events may be late in a row before the requester is at fault.
 const tries = 20
 
 // givesUp posts a WRITE that nobody answers and wants it given up in time: not before all retries
@@ -169,7 +170,7 @@ func peerGone(ctx context.Context, a, b Side) error {
 	})
 }
 
-// inTime runs a course of events until its request is given up in time.
+// inTime runs a course of events until none of its requests is late.
 func inTime(run func() error) (err error) {
 	for range tries {
 		if err = run(); !errors.Is(err, errLate) {
@@ -185,7 +186,7 @@ func inTime(run func() error) (err error) {
 func peerRestarts(ctx context.Context, a, b Side, off int) error {
 	return inTime(func() error {
 		return onLink(a, b, plain, impatient, func(from, to *end) error {
-			if err := write(ctx, from, to, 1); err != nil {
+			if err := answered(ctx, from, to, 1); err != nil {
 				return fmt.Errorf("before: %w", err)
 			}
 			if err := to.restart(to.local.PSN.Add(77), from, from.local.PSN.Add(3+off)); err != nil {
@@ -204,7 +205,7 @@ func peerRestarts(ctx context.Context, a, b Side, off int) error {
 			if err := errors.Join(to.restart(1, from, psn), from.restart(psn, to, 1)); err != nil {
 				return err
 			}
-			if err := write(ctx, from, to, 3); err != nil {
+			if err := answered(ctx, from, to, 3); err != nil {
 				return fmt.Errorf("after: %w", err)
 			}
 			return nil
@@ -221,6 +222,15 @@ func (e *end) restart(own rocev2.PSN, peer *end, theirs rocev2.PSN) error {
 	remote := peer.local
 	remote.PSN = theirs
 	return e.connect(plain, remote, impatient)
+}
+
+// answered is write with an impatient requester: one that gives up is errLate.
+func answered(ctx context.Context, from, to *end, seed uint64) error {
+	err := write(ctx, from, to, seed)
+	if e := (*statusError)(nil); errors.As(err, &e) && e.status == verbs.StatusRetryExceeded {
+		return fmt.Errorf("%w: %w", errLate, err)
+	}
+	return err
 }
 
 // write writes three packets' worth of a pattern and compares them.

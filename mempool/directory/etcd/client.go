@@ -14,12 +14,11 @@ import (
 	"github.com/softroce/softroce-xdp/mempool/directory"
 )
 
-const (
-	// answerTime is how long a member of the cluster has to answer, before the next one is asked.
-	answerTime = 2 * time.Second
-	// maxAnswer is the longest answer in bytes.
-	maxAnswer = 64 << 20
-)
+// answerTime is how long a member of the cluster has to answer, before the next one is asked.
+var answerTime = 2 * time.Second
+
+// maxAnswer is the longest answer in bytes.
+const maxAnswer = 64 << 20
 
 // client asks the members of an etcd cluster.
 type client struct {

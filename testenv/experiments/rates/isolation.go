@@ -235,7 +235,7 @@ func (x *isolationExperiment) flows(ctx context.Context, f func(context.Context)
 	for _, to := range x.addr {
 		go func() {
 			_, err := x.src.Send(ctx, load.Flow{
-				To: to, Window: x.cfg.Window, PMTU: x.cfg.PMTU, SendBuffer: sendBuffer, GiveUp: time.Minute,
+				To: to, Window: x.cfg.Window, PMTU: x.cfg.PMTU, SendBuffer: sendBuffer, GiveUp: patience,
 			})
 			if err != nil {
 				stop(err) // f need not go on
@@ -270,7 +270,7 @@ func (x *isolationExperiment) phase(ctx context.Context, name string) error {
 	return nil
 }
 
-// sample reads queues and table for a while.
+// sample reads queues and table for a while, and twice at least: figures are differences.
 func (x *isolationExperiment) sample(ctx context.Context, d time.Duration) (time.Duration, error) {
 	begin := time.Now()
 	tick := time.NewTicker(queueEvery)
@@ -287,7 +287,7 @@ func (x *isolationExperiment) sample(ctx context.Context, d time.Duration) (time
 			}
 		}
 		x.res.Samples = append(x.res.Samples, s)
-		if took := time.Since(begin); took >= d {
+		if took := time.Since(begin); took >= d && n > 0 {
 			return took, nil
 		}
 		select {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -169,6 +170,7 @@ func TestProductErrorsEndTheExperiment(t *testing.T) {
 	if _, err := RunIsolation(t.Context(), c, failing{rows: broken, detached: &detached}); !errors.Is(err, broken) || !detached {
 		t.Errorf("reading fails: %v, detached %v; want the error and a detach", err, detached)
 	}
+	c.Measure = testkit.Patience // only the context ends it
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	if _, err := RunIsolation(ctx, c, nothing{}); !errors.Is(err, context.DeadlineExceeded) {

@@ -198,8 +198,9 @@ func (b *bench) build(payload int) (err error) {
 	for i, h := range hosts {
 		o := loader.Options{PinRoot: "/sys/fs/bpf/" + h.Namespace(), RunDir: filepath.Join(dir, h.Name())}
 		common := []string{topo.IfName, "--pin-root", o.PinRoot, "--run-dir", o.RunDir}
+		// The heartbeat of an agent that stands still must not end the pacing.
 		args := append([]string{"attach", "--pacer", pacer, "--rate", fmt.Sprint(int(linkRate)), "--nodes", nodes, "--node", fmt.Sprint(i + 1),
-			"--policy", "mode=fixed"}, common...)
+			"--policy", "mode=fixed", "--heartbeat-timeout", "1h"}, common...)
 		if out, err := h.Command(b.cfg.Bin, args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("attach: %w\n%s", err, out)
 		}
@@ -251,9 +252,12 @@ func (b *bench) newSource(o loader.Options, payload int) (pacerSource, error) {
 	return s, err
 }
 
+// patience ends what has failed: a wait for a decision of the agent, a message, a flow without an answer.
+const patience = 5 * time.Minute
+
 // await waits until the peer's entry is so.
 func (b *bench) await(what string, so func(*bpf.DestRegs) bool) error {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(200 * time.Microsecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
 		r, found, err := b.att.Lookup(b.top.Host(2).IPv4())
 		if err != nil {
 			return err
@@ -262,7 +266,7 @@ func (b *bench) await(what string, so func(*bpf.DestRegs) bool) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("waited ten seconds in vain for %s (the table says %d bit/s, %d packets sent)", what, r.Regs.RateBps, r.Regs.TxPackets)
+			return fmt.Errorf("waited %v in vain for %s (the table says %d bit/s, %d packets sent)", patience, what, r.Regs.RateBps, r.Regs.TxPackets)
 		}
 	}
 }

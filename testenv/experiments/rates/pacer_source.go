@@ -204,7 +204,7 @@ func (s *engineSource) run(ctx context.Context) error {
 		if under == 0 {
 			return nil
 		}
-		wait, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		wait, cancel := context.WithTimeout(context.Background(), patience)
 		err := s.cq.Wait(wait, false)
 		cancel()
 		if err != nil {

@@ -173,7 +173,7 @@ func open(hosts []*engines.Host, q *twoQueues, o nic.Options, l Load) (_ *incast
 	if o.PreCredit {
 		known = "precredit_used"
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, s := range c.senders {
 		for counter(s.dev, known) == 0 {
@@ -219,9 +219,10 @@ func (c *incast) sum(name string) (n uint64) {
 	return n
 }
 
-// measure has all senders work for the load's length, the first tenth of which warms up.
+// measure has all senders work for the load's length, the first tenth of which warms up, and until each has a message
+// that counts: a machine that stands still may have none in that time.
 func (c *incast) measure(l Load) (r PrecreditResult, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), l.Length+20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), l.Length+patience)
 	defer cancel()
 	before, err := c.counted()
 	if err != nil {
@@ -240,7 +241,7 @@ func (c *incast) measure(l Load) (r PrecreditResult, err error) {
 				time.Sleep(time.Duration(rnd.ExpFloat64() * float64(every)))
 			}
 			start := time.Now()
-			if start.After(end) {
+			if start.After(end) && len(mine) > 0 {
 				break
 			}
 			d, err := s.send(ctx, n)
@@ -279,7 +280,7 @@ func (c *incast) measure(l Load) (r PrecreditResult, err error) {
 // burst has all senders write a large message at the same moment, n times after a
 // pause. Result.Large is how long it took until the last was complete.
 func (c *incast) burst(n, size int, pause time.Duration) (r PrecreditResult, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	before, err := c.counted()
 	if err != nil {

@@ -102,7 +102,7 @@ func (e *engineFlows) meet(_ context.Context, f scenario.Endless) (least time.Du
 		if err := x.post(8); err != nil {
 			return 0, err
 		}
-		c, err := engines.PollOne(x.cq, 5*time.Second)
+		c, err := engines.PollOne(x.cq, patience)
 		if err == nil && c.Status != verbs.StatusSuccess {
 			err = fmt.Errorf("the first WRITE ended with %v", c.Status)
 		}

@@ -31,12 +31,15 @@ func TestSimulationAndReality(t *testing.T) {
 				p := Pair{Scenario: all[name], By: by.name}
 				for i := range runs {
 					t.Run(fmt.Sprint(i+1), func(t *testing.T) {
-						real, rtt := reality(t, p.Scenario, by)
-						simulated, err := simulate(t, p.Scenario, by, rtt)
+						real := reality(t, p.Scenario, by)
+						if err := real.complete(); err != nil {
+							t.Error(err)
+						}
+						simulated, err := simulate(t, p.Scenario, by, real.rtt)
 						if err != nil {
 							t.Fatal(err)
 						}
-						p.Real, p.Simulated, p.RTT = append(p.Real, real), append(p.Simulated, simulated), append(p.RTT, rtt)
+						p.Real, p.Simulated, p.RTT = append(p.Real, real.Result), append(p.Simulated, simulated), append(p.RTT, real.rtt)
 					})
 				}
 				for _, figure := range p.Apart() {

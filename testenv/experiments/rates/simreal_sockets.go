@@ -46,7 +46,7 @@ func (k *sockets) meet(ctx context.Context, f scenario.Endless) (time.Duration, 
 func (k *sockets) send(ctx context.Context, f scenario.Endless) error {
 	t := k.s.Transport
 	_, err := k.ends[f.Src].Send(ctx, load.Flow{
-		To: k.hosts[f.Dst].IPv4(), Window: int(t.Window / t.MTU), PMTU: int(t.MTU), SendBuffer: simRealSendBuffer, GiveUp: 20 * time.Second,
+		To: k.hosts[f.Dst].IPv4(), Window: int(t.Window / t.MTU), PMTU: int(t.MTU), SendBuffer: simRealSendBuffer, GiveUp: patience,
 	})
 	return err
 }

@@ -26,45 +26,85 @@ type Etcd struct {
 	dir     string
 	peerURL string
 	process *exec.Cmd
+	ended   chan struct{} // The channel is closed when the process has ended.
 }
 
 // Start runs an etcd at free ports of 127.0.0.1. Without the program etcd, the test is skipped.
 func Start(t testing.TB) *Etcd {
 	t.Helper()
 	Command(t, "etcd")
-	e := &Etcd{t: t, dir: t.TempDir(), URL: freeURL(t), peerURL: freeURL(t)}
-	e.Run()
+	e := &Etcd{t: t}
 	t.Cleanup(e.Kill)
-	return e
+	for end := time.Now().Add(patience); ; {
+		e.dir, e.URL, e.peerURL = t.TempDir(), freeURL(t), freeURL(t)
+		if err := e.start(end); err == nil {
+			return e
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Run starts it, with the data that it had, and waits until it answers.
 func (e *Etcd) Run() {
 	e.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if err := e.start(end); err == nil {
+			return
+		} else if time.Now().After(end) {
+			e.t.Fatal(err)
+		}
+	}
+}
+
+// start starts the process and waits until it answers. It returns an error if the process ends, as it does if another
+// process has taken one of its ports, or if there is no answer until a time.
+func (e *Etcd) start(until time.Time) error {
 	log, err := os.Create(filepath.Join(e.dir, "log"))
 	if err != nil {
-		e.t.Fatal(err)
+		return err
 	}
 	defer log.Close()
 	e.process = exec.Command("etcd", "--data-dir", filepath.Join(e.dir, "data"), "--listen-client-urls", e.URL, "--advertise-client-urls", e.URL,
 		"--listen-peer-urls", e.peerURL, "--initial-advertise-peer-urls", e.peerURL, "--initial-cluster", "default="+e.peerURL)
 	e.process.Stdout, e.process.Stderr = log, log
 	if err := e.process.Start(); err != nil {
-		e.t.Fatal(err)
+		e.process = nil
+		return err
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		answer, err := http.Get(e.URL + "/health")
-		if err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return
-			}
-		}
-		if time.Now().After(end) {
+	ended := make(chan struct{})
+	e.ended = ended
+	go func(p *exec.Cmd) {
+		_ = p.Wait()
+		close(ended)
+	}(e.process)
+	for {
+		healthy := e.healthy()
+		select {
+		case <-ended:
+			e.process = nil
 			text, _ := os.ReadFile(log.Name())
-			e.t.Fatalf("etcd does not answer: %v\n%s", err, text)
+			return fmt.Errorf("etcd has ended:\n%s", text)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if healthy {
+			return nil
+		}
+		if time.Now().After(until) {
+			text, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("etcd does not answer:\n%s", text)
 		}
 	}
+}
+
+// healthy reports whether it answers.
+func (e *Etcd) healthy() bool {
+	answer, err := http.Get(e.URL + "/health")
+	if err != nil {
+		return false
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
 }
 
 // Kill ends it at once (SIGKILL). Run starts it again.
@@ -73,7 +113,7 @@ func (e *Etcd) Kill() {
 		return
 	}
 	_ = e.process.Process.Kill() // it may have ended
-	_ = e.process.Wait()
+	<-e.ended
 	e.process = nil
 }
 

@@ -73,7 +73,7 @@ func traffic(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	report, err := transfer(top, uint64(kbytes)*1000, func() {
 		if args[2] == "a" {
-			onHost(ts, "A", args[3:])
+			onHost(ts, "a", args[3:])
 		} else {
 			ts.Check(ts.Exec(args[2], args[3:]...))
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ type Command = func(ts *testscript.TestScript, neg bool, args []string)
 
 // Commands returns the commands that the scripts of a program have besides testscript's own, and more:
 //
-//	exits N COMMAND ARGS...   runs a command that must exit with status N
+//	exits N COMMAND ARGS...   runs a command that must exit with status N; the commands a and b are also possible
 //	a N [PROGRAM] ARGS...     runs softroce-xdp or another program of this project on host a, with pins and state of its own
 //	b N [PROGRAM] ARGS...     likewise on host b
 //	traffic KBYTES            sends RDMA WRITEs from a to b and checks every byte
@@ -35,8 +36,8 @@ func Commands(more map[string]Command) map[string]Command {
 	all := map[string]Command{
 		"exits":      exits,
 		"eventually": eventually,
-		"a":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "A", args) },
-		"b":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "B", args) },
+		"a":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "a", args) },
+		"b":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "b", args) },
 		"traffic":    traffic,
 		"agent":      agentPID,
 		"prometheus": readMetrics,
@@ -60,8 +61,11 @@ func tryExits(ts *testscript.TestScript, args []string) error {
 	if err != nil {
 		return err
 	}
-	got := 0
-	err = ts.Exec(args[1], args[2:]...)
+	got, command := 0, args[1:]
+	if command[0] == "a" || command[0] == "b" {
+		command = hostCommand(ts, command[0], command[1:])
+	}
+	err = ts.Exec(command[0], command[1:]...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		got = exit.ExitCode()
@@ -69,7 +73,7 @@ func tryExits(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	if got != want {
-		return fmt.Errorf("%s exits %d, want %d", args[1], got, want)
+		return fmt.Errorf("%s exits %d, want %d", command[0], got, want)
 	}
 	return nil
 }
@@ -87,16 +91,21 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("after %v: %v", Patience, err)
 }
 
-// onHost runs a program in a host's network namespace, softroce-xdp unless the first argument names another one of this
-// project. nsenter, and not ip netns exec, which would hide the bpf file system.
+// onHost is the command a or b. Its arguments are an exit status and those of hostCommand.
 func onHost(ts *testscript.TestScript, host string, args []string) {
 	if len(args) < 2 {
-		ts.Fatalf("usage: a N [PROGRAM] COMMAND ARGS")
+		ts.Fatalf("usage: %s N [PROGRAM] COMMAND ARGS", host)
 	}
-	program, rest := "softroce-xdp", args[1:]
-	if strings.HasPrefix(rest[0], "softroce-") {
-		program, rest = rest[0], rest[1:]
+	exits(ts, false, slices.Insert(slices.Clone(args), 1, host))
+}
+
+// hostCommand returns the command that runs a program in the network namespace of host a or b: softroce-xdp unless the
+// first argument names another one of this project. nsenter, and not ip netns exec, which would hide the bpf file system.
+func hostCommand(ts *testscript.TestScript, host string, args []string) []string {
+	program, host := "softroce-xdp", strings.ToUpper(host)
+	if len(args) > 0 && strings.HasPrefix(args[0], "softroce-") {
+		program, args = args[0], args[1:]
 	}
-	exits(ts, false, append([]string{args[0], "nsenter", "--net=" + ts.Getenv(host), program,
-		"--pin-root", ts.Getenv(host + "_PINS"), "--run-dir", ts.Getenv(host + "_RUN")}, rest...))
+	return append([]string{"nsenter", "--net=" + ts.Getenv(host), program,
+		"--pin-root", ts.Getenv(host + "_PINS"), "--run-dir", ts.Getenv(host + "_RUN")}, args...)
 }

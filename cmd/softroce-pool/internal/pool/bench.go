@@ -164,10 +164,10 @@ func (b *benchmark) waitForSpace(ctx context.Context, n *node.Node) error {
 	}
 }
 
-// each repeats an access for Length.
-func (b *benchmark) each(ctx context.Context, access func(i int) error) error {
+// each repeats an access for Length, and until the meter has one.
+func (b *benchmark) each(ctx context.Context, m *meter, access func(i int) error) error {
 	end := time.Now().Add(b.Length)
-	for i := 0; time.Now().Before(end); i++ {
+	for i := 0; time.Now().Before(end) || m.figure().Count == 0; i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (b *benchmark) each(ctx context.Context, access func(i int) error) error {
 // raw measures READs of 4096 bytes of the first slab.
 func (b *benchmark) raw(ctx context.Context, n *node.Node) (benchFigure, error) {
 	slab, page, m := n.Lease().Slabs[0], make([]byte, node.PageBytes), newMeter()
-	err := b.each(ctx, func(i int) error {
+	err := b.each(ctx, m, func(i int) error {
 		begin := time.Now()
 		err := n.Read(ctx, slab.Number, uint64(i)*node.PageBytes%slab.Remote.Len, page)
 		m.add(time.Since(begin), len(page))
@@ -220,7 +220,7 @@ func (b *benchmark) manage(ctx context.Context, n *node.Node, f *benchFigures) e
 	at := func() int64 { return random.Int64N(r.Size()/vmm.PageSize) * vmm.PageSize }
 	page := buf[:vmm.PageSize]
 	in := newMeter()
-	if err := b.each(ctx, func(int) error {
+	if err := b.each(ctx, in, func(int) error {
 		before, begin := r.Stats().Faults, time.Now()
 		_, err := r.ReadAt(page, at())
 		if took := time.Since(begin); r.Stats().Faults != before {
@@ -241,7 +241,7 @@ func (b *benchmark) manage(ctx context.Context, n *node.Node, f *benchFigures) e
 		{&f.SequentialWrite, func(i int) (int, error) { return r.WriteAt(buf, scan(i)) }},
 	} {
 		m := newMeter()
-		if err := b.each(ctx, func(i int) error {
+		if err := b.each(ctx, m, func(i int) error {
 			begin := time.Now()
 			n, err := x.access(i)
 			m.add(time.Since(begin), n)
