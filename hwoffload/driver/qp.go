@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -23,11 +22,11 @@ type QP struct {
 
 	lock   sync.Mutex // guards what follows
 	sq, rq ring
-	table  ring        // UD: the address handles of the card
-	used   []bool      // entries of table
-	check  qp.Config   // limits of work requests
-	attr   verbs.Attr  // attributes that Modify has set
-	ahs    map[*AH]int // entries of table
+	table  ring            // UD: the address handles of the card
+	used   []bool          // entries of table
+	rules  verbs.SendRules // work requests that are taken, whatever the attributes
+	attr   verbs.Attr      // attributes that Modify has set
+	ahs    map[*AH]int     // entries of table
 	gone   bool
 }
 
@@ -54,7 +53,7 @@ func (p *PD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 		return nil, errors.New("the card has no out-of-order mode: leave OutOfOrder and Payload out")
 	}
 	q := &QP{d: p.d, pd: p, init: init, send: send, recv: recv, uses: []*int{&p.uses, &send.uses, &recv.uses}, ahs: map[*AH]int{}}
-	q.check = qp.Config{Type: init.Type, MaxSendSGE: max(1, init.MaxSendSGE), MaxInline: init.MaxInline}
+	q.rules = verbs.SendRules{Type: init.Type, MaxSGE: max(1, init.MaxSendSGE), MaxInline: init.MaxInline}
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*SRQ)
 		if !ok || s.pd.d != p.d {
@@ -161,7 +160,9 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 		return err
 	}
 	// The card may have left RTS since: it completes the work request then.
-	if err := q.check.CheckSend(q.attr.State, q.attr.PMTU, q.attr.MaxRdAtomic, wr); err != nil {
+	rules := q.rules
+	rules.State, rules.PMTU, rules.MaxRdAtomic = q.attr.State, q.attr.PMTU, q.attr.MaxRdAtomic
+	if _, err := verbs.CheckSend(wr, rules); err != nil {
 		return err
 	}
 	handle := 0

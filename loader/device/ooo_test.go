@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/loader/device"
-	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -57,7 +56,7 @@ func TestOutOfOrder(t *testing.T) {
 		}
 	}
 	for want, wr := range map[error]verbs.SendWR{
-		verbs.ErrOp: {Op: verbs.OpSend}, ooo.ErrFence: {Op: verbs.OpRead, Flags: verbs.Fence}, verbs.ErrInline: {Op: verbs.OpWrite, Flags: verbs.Inline},
+		verbs.ErrOp: {Op: verbs.OpSend}, verbs.ErrUnordered: {Op: verbs.OpRead, Flags: verbs.Fence}, verbs.ErrInline: {Op: verbs.OpWrite, Flags: verbs.Inline},
 	} {
 		if err := a.qp.PostSend(&wr); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)

@@ -102,32 +102,35 @@ func (x *QP) SetView(v QueueView) { x.dev.InLoop(func() { x.view = v; x.publish(
 // SetView sets where another process sees the progress of the queue.
 func (s *SRQ) SetView(v QueueView) { s.dev.InLoop(func() { s.view = v; s.publish() }) }
 
-// FeedSend is PostSend for a Feeder: the owner of the loop calls it. It takes a datagram that is longer than the
-// path's PMTU, and drops it when it is to be sent: the process has refused it, unless the PMTU has become smaller since
-// the process has learnt it.
+// FeedSend is PostSend for a Feeder: the owner of the loop calls it. The transport checks the work request, nothing
+// else does. FeedSend takes a datagram that is longer than the path's PMTU, and drops it when it is to be sent: the
+// process has refused it, unless the PMTU has become smaller since the process has learnt it.
 func (x *QP) FeedSend(wr *verbs.SendWR) error {
-	if err := x.mayPostSend(wr, uint32(x.q.Config().MaxSend)); err != nil {
+	if err := x.posting(); err != nil {
+		return err
+	}
+	if err := x.checkPlace(wr, uint32(x.q.Config().MaxSend)); err != nil {
+		return err
+	}
+	if err := x.dev.eng.putSend(x, wr); err != nil {
 		return err
 	}
 	x.sendPosted++
-	x.dev.eng.putSend(x, wr)
 	return nil
 }
 
 // FeedRecv is PostRecv for a Feeder.
 func (x *QP) FeedRecv(wr *verbs.RecvWR) error {
-	err := x.q.Config().CheckRecv(verbs.State(x.state.Load()), wr)
 	switch {
 	case x.destroyed.Load():
-		err = errQPDestroyed
-	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.q.Config().MaxRecv):
-		err = verbs.ErrQueueFull
+		return errQPDestroyed
+	case x.recvPosted-x.recvDone.Load() >= uint32(x.q.Config().MaxRecv):
+		return verbs.ErrQueueFull
 	}
-	if err != nil {
+	if err := x.dev.eng.putRecv(x, wr); err != nil {
 		return err
 	}
 	x.recvPosted++
-	x.dev.eng.putRecv(x, wr)
 	return nil
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
-	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -193,8 +192,8 @@ func TestOutOfOrderLimits(t *testing.T) {
 		sge := verbs.SGE{Addr: p.keys[0].VA(), Len: 8, LKey: p.keys[0].LKey()}
 		for want, wr := range map[error]verbs.SendWR{
 			verbs.ErrOp: {Op: verbs.OpSend}, verbs.ErrInline: {Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte{1}},
-			verbs.ErrSGL: {Op: verbs.OpWrite, SGL: []verbs.SGE{sge, sge}}, ooo.ErrFence: {Op: verbs.OpWrite, Flags: verbs.Fence},
-			verbs.ErrTooLong: {Op: verbs.OpWrite, SGL: []verbs.SGE{{Len: ooo.MaxMessage + 1}}},
+			verbs.ErrSGL: {Op: verbs.OpWrite, SGL: []verbs.SGE{sge, sge}}, verbs.ErrUnordered: {Op: verbs.OpWrite, Flags: verbs.Fence},
+			verbs.ErrTooLong: {Op: verbs.OpWrite, SGL: []verbs.SGE{{Len: verbs.MaxMessage + 1}}},
 		} {
 			if err := x.PostSend(&wr); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)

@@ -52,7 +52,7 @@ func (w *waitingList) pop() {
 // post implements QP.postSend.
 func (o *oooQP) post(wr *verbs.SendWR) error {
 	state := o.x.q.State()
-	if err := ooo.CheckSend(state, wr); err != nil {
+	if _, err := verbs.CheckSend(wr, verbs.SendRules{OutOfOrder: true, State: state}); err != nil {
 		return err
 	}
 	if o.queued >= o.x.q.Config().MaxSend {

@@ -56,7 +56,13 @@ func (x *QP) PostSend(wr *verbs.SendWR) error {
 	prefetch(x)
 	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded in parallel with the lock, not after it
 	p.mu.Lock()
-	err := x.mayPostSend(wr, room)
+	err := x.posting()
+	if err == nil {
+		err = x.checkSend(wr)
+	}
+	if err == nil {
+		err = x.checkPlace(wr, room)
+	}
 	if err == nil && wr.AH != nil {
 		err = wr.AH.(*AH).carries(wr)
 	}
@@ -79,16 +85,39 @@ func (x *QP) PostSend(wr *verbs.SendWR) error {
 	return nil
 }
 
-func (x *QP) mayPostSend(wr *verbs.SendWR, room uint32) error {
-	if x.dev.eng.posts.closed {
+// posting reports why nothing can be posted, whatever it is. posts.mu is held, or the owner of the loop calls it.
+func (x *QP) posting() error {
+	switch {
+	case x.dev.eng.posts.closed:
 		return x.dev.alive()
-	}
-	if x.destroyed.Load() {
+	case x.destroyed.Load():
 		return errQPDestroyed
 	}
-	if err := x.checkSend(verbs.State(x.state.Load()), wr); err != nil {
-		return err
+	return nil
+}
+
+// checkSend checks a work request, without the transport: any goroutine may call it with posts.mu held.
+func (x *QP) checkSend(wr *verbs.SendWR) error {
+	c := x.q.Config()
+	_, err := verbs.CheckSend(wr, verbs.SendRules{
+		Type: x.typ, OutOfOrder: x.ooo != nil, State: verbs.State(x.state.Load()),
+		MaxRdAtomic: x.rdAtomic, PMTU: x.pmtu, MaxSGE: c.MaxSendSGE, MaxInline: c.MaxInline,
+	})
+	return err
+}
+
+// checkRecv is checkSend for a receive, with its room in the queue.
+func (x *QP) checkRecv(wr *verbs.RecvWR) error {
+	c := x.q.Config()
+	err := verbs.CheckRecv(wr, verbs.RecvRules{State: verbs.State(x.state.Load()), SRQ: c.SRQ != nil, MaxSGE: c.MaxRecvSGE})
+	if err == nil && x.recvPosted-x.recvDone.Load() >= uint32(c.MaxRecv) {
+		return verbs.ErrQueueFull
 	}
+	return err
+}
+
+// checkPlace checks the room in the send queue, and the address handle of a work request.
+func (x *QP) checkPlace(wr *verbs.SendWR, room uint32) error {
 	if x.sendPosted-x.sendDone.Load() >= room {
 		return verbs.ErrQueueFull
 	}
@@ -127,14 +156,9 @@ func (a *AH) carries(wr *verbs.SendWR) error {
 func (x *QP) PostRecv(wr *verbs.RecvWR) error {
 	p := &x.dev.eng.posts
 	p.mu.Lock()
-	err := x.q.Config().CheckRecv(verbs.State(x.state.Load()), wr)
-	switch {
-	case p.closed:
-		err = x.dev.alive()
-	case x.destroyed.Load():
-		err = errQPDestroyed
-	case err == nil && x.recvPosted-x.recvDone.Load() >= uint32(x.q.Config().MaxRecv):
-		err = verbs.ErrQueueFull
+	err := x.posting()
+	if err == nil {
+		err = x.checkRecv(wr)
 	}
 	if err != nil {
 		p.mu.Unlock()
@@ -180,34 +204,40 @@ func (e *engine) takePosts() int {
 func (e *engine) postSend(p *post, b *postBatch) {
 	wr := &p.wr
 	wr.SGL, wr.Data = b.sgl(p), b.data[p.byte:p.byte+p.size]
-	e.putSend(p.qp, wr)
+	if e.putSend(p.qp, wr) != nil { // the state changed after PostSend had looked: to RESET, which forgets
+		p.qp.sendLost++
+		e.markDirty(p.qp)
+	}
 }
 
-// putSend puts a work request on the send queue.
-func (e *engine) putSend(x *QP, wr *verbs.SendWR) {
-	if x.postSend(wr) != nil {
-		// The state changed after PostSend had looked: to RESET, which forgets.
-		x.sendLost++
-	} else {
-		x.sendTaken++
-		if x.hooks != nil {
-			x.hooks.onPosted(x, wr)
-		}
+// putSend puts a work request on the send queue. After an error it is not there.
+func (e *engine) putSend(x *QP, wr *verbs.SendWR) error {
+	if err := x.postSend(wr); err != nil {
+		return err
+	}
+	x.sendTaken++
+	if x.hooks != nil {
+		x.hooks.onPosted(x, wr)
 	}
 	e.markDirty(x)
+	return nil
 }
 
 func (e *engine) postRecv(p *post, sgl []verbs.SGE) {
-	e.putRecv(p.qp, &verbs.RecvWR{ID: p.wr.ID, SGL: sgl})
+	if e.putRecv(p.qp, &verbs.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
+		p.qp.recvLost++
+		e.markDirty(p.qp)
+	}
 }
 
-func (e *engine) putRecv(x *QP, wr *verbs.RecvWR) {
-	if x.q.PostRecv(wr) != nil {
-		x.recvLost++
-	} else {
-		x.recvTaken++
+// putRecv puts a receive on the receive queue. After an error it is not there.
+func (e *engine) putRecv(x *QP, wr *verbs.RecvWR) error {
+	if err := x.q.PostRecv(wr); err != nil {
+		return err
 	}
+	x.recvTaken++
 	e.markDirty(x)
+	return nil
 }
 
 func (e *engine) postSRQ(p *post, sgl []verbs.SGE) {

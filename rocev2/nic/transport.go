@@ -4,7 +4,6 @@ package nic
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -12,14 +11,6 @@ import (
 // The transport of a queue pair is package qp, or out-of-order mode (ooo_qp.go). QP.q has the state,
 // the attributes and the receive queue in both cases. These functions choose; nothing else in the engine
 // knows the mode.
-
-// checkSend checks a work request as putSend would in a state. Any goroutine may call it.
-func (x *QP) checkSend(s verbs.State, wr *verbs.SendWR) error {
-	if x.ooo != nil {
-		return ooo.CheckSend(s, wr)
-	}
-	return x.q.Config().CheckSend(s, x.pmtu, x.rdAtomic, wr)
-}
 
 // postSend puts a work request on the send queue.
 func (x *QP) postSend(wr *verbs.SendWR) error {

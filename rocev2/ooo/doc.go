@@ -23,7 +23,6 @@
 // The other files, by subject:
 //
 //	qp, config, outbound, counters  the queue pair, its limits and its packets
-//	check                           work requests that a queue pair takes
 //	snd_loss, snd_probe             loss found by time; packets repeated on suspicion
 //	paths, rtt                      UDP source ports as paths, each with its RTT and loss
 //	rails                           paths on several interfaces

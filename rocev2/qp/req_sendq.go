@@ -3,15 +3,10 @@
 package qp
 
 import (
-	"errors"
-	"fmt"
 	"sort"
 
-	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
-
-var errSendData = errors.New("qp: Data is for work requests with Inline only; set the flag or use SGL")
 
 // wqe is a work request in the send queue and its progress.
 type wqe struct {
@@ -97,18 +92,18 @@ func (r *requester) grow() {
 
 // postInternal implements PostInternal.
 func (r *requester) postInternal(wr *verbs.SendWR, sink CompletionQueue) error {
-	limits := r.q.cfg
-	limits.MaxInline, limits.MaxSendSGE = max(limits.MaxInline, InternalInline), max(limits.MaxSendSGE, 1)
-	return r.put(&limits, wr, sink)
+	rules := r.rules()
+	rules.MaxInline, rules.MaxSGE = max(rules.MaxInline, InternalInline), max(rules.MaxSGE, 1)
+	return r.put(rules, wr, sink)
 }
 
 // post implements PostSend.
-func (r *requester) post(wr *verbs.SendWR) error { return r.put(&r.q.cfg, wr, nil) }
+func (r *requester) post(wr *verbs.SendWR) error { return r.put(r.rules(), wr, nil) }
 
 // put puts a work request on the queue. sink is nil for one of the application.
-func (r *requester) put(limits *Config, wr *verbs.SendWR, sink CompletionQueue) error {
+func (r *requester) put(rules verbs.SendRules, wr *verbs.SendWR, sink CompletionQueue) error {
 	q := r.q
-	length, err := limits.checkSend(q.state, q.attr.PMTU, q.attr.MaxRdAtomic, wr)
+	length, err := verbs.CheckSend(wr, rules)
 	if err != nil {
 		return err
 	}
@@ -175,73 +170,12 @@ func (r *requester) put(limits *Config, wr *verbs.SendWR, sink CompletionQueue) 
 	return nil
 }
 
-// CheckSend checks a work request as PostSend would in state s with these attributes,
-// except for the room in the queue. It uses no queue pair, so any goroutine may call it.
-func (cfg *Config) CheckSend(s verbs.State, pmtu rocev2.PMTU, maxRdAtomic uint8, wr *verbs.SendWR) error {
-	_, err := cfg.checkSend(s, pmtu, maxRdAtomic, wr)
-	return err
-}
-
-// checkSend implements CheckSend (IBTA 11.4.1.1) and returns the length in bytes.
-func (cfg *Config) checkSend(s verbs.State, pmtu rocev2.PMTU, maxRdAtomic uint8, wr *verbs.SendWR) (length uint32, err error) {
-	switch s {
-	case verbs.StateRTS, verbs.StateSQD, verbs.StateSQE, verbs.StateErr:
-	default:
-		return 0, fmt.Errorf("%w; it is in %s", verbs.ErrSendState, s)
+// rules returns what decides which work requests are taken.
+func (r *requester) rules() verbs.SendRules {
+	c, a := &r.q.cfg, &r.q.attr
+	return verbs.SendRules{
+		Type: c.Type, State: r.q.state, MaxRdAtomic: a.MaxRdAtomic, PMTU: a.PMTU, MaxSGE: c.MaxSendSGE, MaxInline: c.MaxInline,
 	}
-	if !cfg.Type.Has(wr.Op) {
-		return 0, fmt.Errorf("%w: %s, %s", verbs.ErrOp, cfg.Type, wr.Op)
-	}
-	if !wr.Flags.Known() {
-		return 0, fmt.Errorf("%w; these are %#x", verbs.ErrFlags, uint8(wr.Flags))
-	}
-	n := uint64(0)
-	if wr.Flags&verbs.Inline != 0 {
-		if wr.Op > verbs.OpWriteImm || len(wr.SGL) != 0 || len(wr.Data) > cfg.MaxInline {
-			return 0, fmt.Errorf("%w (%d bytes of %d)", verbs.ErrInline, len(wr.Data), cfg.MaxInline)
-		}
-		n = uint64(len(wr.Data))
-	} else if len(wr.Data) != 0 {
-		return 0, errSendData
-	}
-	if len(wr.SGL) > cfg.MaxSendSGE {
-		return 0, fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), cfg.MaxSendSGE)
-	}
-	for i := range wr.SGL {
-		n += uint64(wr.SGL[i].Len)
-	}
-	limit := uint64(maxMessage)
-	switch {
-	case cfg.Type == verbs.UD:
-		limit = 4096 // the largest PMTU
-		if pmtu.Valid() {
-			limit = uint64(pmtu.Bytes())
-		}
-		if wr.AH == nil || wr.RemoteQPN>>24 != 0 {
-			return 0, verbs.ErrAH
-		}
-		if wr.Flags&verbs.Fence != 0 {
-			return 0, verbs.ErrFence
-		}
-	case wr.Op == verbs.OpRead && s != verbs.StateErr:
-		// All PSNs of a READ are outstanding at once: at most half of all PSNs (IBTA 9.7.1).
-		limit = min(limit, uint64(maxOutstanding)*uint64(pmtu.Bytes()))
-	}
-	if n > limit {
-		return 0, fmt.Errorf("%w: %d bytes of %d", verbs.ErrTooLong, n, limit)
-	}
-	switch wr.Op {
-	case verbs.OpCompareSwap, verbs.OpFetchAdd:
-		if n != 8 {
-			return 0, fmt.Errorf("%w, has %d", verbs.ErrAtomic, n)
-		}
-		fallthrough
-	case verbs.OpRead:
-		if maxRdAtomic == 0 && s != verbs.StateErr { // in ERR it is only flushed
-			return 0, verbs.ErrRdAtomic
-		}
-	}
-	return uint32(n), nil
 }
 
 // SendQueued returns the number of work requests on the send queue that have not

@@ -70,7 +70,7 @@ func TestPostErrors(t *testing.T) {
 		{"inline and a list", verbs.RC, verbs.OpSend, 4, verbs.Inline, nil, verbs.ErrInline},
 		{"inline READ", verbs.RC, verbs.OpRead, 0, verbs.Inline, func(wr *verbs.SendWR) { wr.SGL = nil }, verbs.ErrInline},
 		{"long inline", verbs.RC, verbs.OpSend, 0, verbs.Inline, func(wr *verbs.SendWR) { wr.SGL, wr.Data = nil, make([]byte, 513) }, verbs.ErrInline},
-		{"data without Inline", verbs.RC, verbs.OpSend, 0, 0, func(wr *verbs.SendWR) { wr.Data = make([]byte, 1) }, errSendData},
+		{"data without Inline", verbs.RC, verbs.OpSend, 0, 0, func(wr *verbs.SendWR) { wr.Data = make([]byte, 1) }, verbs.ErrData},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := newSource(t, c.typ)

@@ -67,7 +67,7 @@ func (r *responder) send(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 		r.message = message{op: rocev2.OperationSend}
 	}
 	data := p.Payload()
-	if uint64(len(data)) > r.buf.room || r.message.length+uint32(len(data)) > maxMessage {
+	if uint64(len(data)) > r.buf.room || r.message.length+uint32(len(data)) > verbs.MaxMessage {
 		return tooLong
 	}
 	if r.buf.scatter(r.q.cfg.Memory, r.recvPD(), data) != mem.FaultNone {
@@ -104,7 +104,7 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	if reth := p.RETH(); reth != nil {
 		m = message{op: rocev2.OperationWrite, rkey: reth.RKey(), va: reth.VA(), length: reth.DMALen()}
 		m.left = m.length
-		if m.length > maxMessage {
+		if m.length > verbs.MaxMessage {
 			return badRequest
 		}
 	}
@@ -145,9 +145,6 @@ func (r *responder) write(p *rocev2.Packet, info *rocev2.OpcodeInfo) verdict {
 	r.endMessage()
 	return accepted
 }
-
-// maxMessage is the longest message in bytes (IBTA 9.7.4.1).
-const maxMessage = 1 << 31
 
 // complete puts c, with the fields from the last packet, on the completion queue.
 func (r *responder) complete(p *rocev2.Packet, c verbs.Completion) {

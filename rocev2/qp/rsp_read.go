@@ -146,7 +146,7 @@ func (s *resources) find(psn rocev2.PSN, atomic bool) (i int, ok bool) {
 func (r *responder) read(p *rocev2.Packet) (verdict, int) {
 	q, reth := r.q, p.RETH()
 	n := reth.DMALen()
-	if q.attr.Access&verbs.AccessRemoteRead == 0 || q.attr.MaxDestRdAtomic == 0 || n > maxMessage || !empty(p) {
+	if q.attr.Access&verbs.AccessRemoteRead == 0 || q.attr.MaxDestRdAtomic == 0 || n > verbs.MaxMessage || !empty(p) {
 		return badRequest, 0
 	}
 	if n != 0 {

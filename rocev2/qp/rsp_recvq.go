@@ -139,26 +139,13 @@ func (b *recvBuffer) scatter(m mem.Memory, pd uint32, data []byte) mem.Fault {
 	}
 }
 
-// CheckRecv checks a work request as PostRecv would in state s, except for the room in the
-// queue. It uses no queue pair, so any goroutine may call it.
-func (cfg *Config) CheckRecv(s verbs.State, wr *verbs.RecvWR) error {
-	switch {
-	case s == verbs.StateReset:
-		return verbs.ErrRecvState
-	case cfg.SRQ != nil:
-		return verbs.ErrSRQ
-	case len(wr.SGL) > cfg.MaxRecvSGE:
-		return fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), cfg.MaxRecvSGE)
-	}
-	return nil
-}
-
 // RecvQueued returns the number of work requests on the queue pair's own receive queue.
 func (q *QP) RecvQueued() int { return int(q.rsp.ring.n) }
 
 // post implements PostRecv.
 func (r *responder) post(wr *verbs.RecvWR) error {
-	if err := r.q.cfg.CheckRecv(r.q.state, wr); err != nil {
+	c := &r.q.cfg
+	if err := verbs.CheckRecv(wr, verbs.RecvRules{State: r.q.state, SRQ: c.SRQ != nil, MaxSGE: c.MaxRecvSGE}); err != nil {
 		return err
 	}
 	if r.q.state == verbs.StateErr {

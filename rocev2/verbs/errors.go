@@ -37,4 +37,6 @@ var (
 	ErrRdAtomic  = errors.New("verbs: MaxRdAtomic is 0, so that no READ or ATOMIC can be sent: set it with Modify")
 	ErrAH        = errors.New("verbs: a UD message needs an address handle and a queue pair number of 24 bits")
 	ErrFence     = errors.New("verbs: Fence waits for READs and ATOMICs, which UD does not have")
+	ErrUnordered = errors.New("verbs: messages of out-of-order mode are not ordered: wait for the completion instead of Fence")
+	ErrData      = errors.New("verbs: Data is for work requests with Inline only; set the flag or use SGL")
 )

@@ -11,9 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/ooo"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
@@ -26,19 +23,16 @@ type QP struct {
 	pd     *PD
 	handle uint32
 	num    uint32
-	conf   qp.Config // the limits, for CheckSend and CheckRecv
 
-	outOfOrder bool
-
-	sendMu   sync.Mutex
-	memory   []byte // nil from Destroy on; both locks are held to change it
-	send     *ring.Producer
-	queue    uint32      // number of the send queue
-	pmtu     rocev2.PMTU // PMTU set by Modify
-	rdAtomic uint8       // limit set by Modify
+	sendMu sync.Mutex
+	memory []byte // nil from Destroy on; both locks are held to change it
+	send   *ring.Producer
+	queue  uint32          // number of the send queue
+	rules  verbs.SendRules // work requests that are taken, whatever the state
 
 	recvMu    sync.Mutex
-	recv      *ring.Producer // nil with an SRQ
+	recvRules verbs.RecvRules // receives that are taken, whatever the state
+	recv      *ring.Producer  // nil with an SRQ
 	recvQueue uint32
 }
 
@@ -136,11 +130,11 @@ func placeOfQP(m *proto.CreateQP, r *proto.CreateQPReply) (offset uint32, n int)
 // newQP is the queue pair of a reply, whose rings are in b. After an error the server has it no more.
 func (p *PD) newQP(m *proto.CreateQP, r *proto.CreateQPReply, b []byte) (*QP, error) {
 	d := p.d
-	q := &QP{pd: p, handle: r.Handle, num: r.QPN, memory: b, queue: r.SendQueue, recvQueue: r.RecvQueue, outOfOrder: m.OutOfOrder != 0}
-	q.conf = qp.Config{
-		Type: verbs.QPType(m.Type), MaxSend: int(m.MaxSend), MaxRecv: int(m.MaxRecv), MaxSendSGE: int(m.MaxSendSGE),
-		MaxRecvSGE: int(m.MaxRecvSGE), MaxInline: int(m.MaxInline),
+	q := &QP{pd: p, handle: r.Handle, num: r.QPN, memory: b, queue: r.SendQueue, recvQueue: r.RecvQueue}
+	q.rules = verbs.SendRules{
+		Type: verbs.QPType(m.Type), OutOfOrder: m.OutOfOrder != 0, MaxSGE: int(m.MaxSendSGE), MaxInline: int(m.MaxInline),
 	}
+	q.recvRules = verbs.RecvRules{SRQ: m.SRQ != 0, MaxSGE: int(m.MaxRecvSGE)}
 	if err := q.open(r, m); err != nil {
 		q.unmap()
 		return nil, errors.Join(err, d.undo(r))
@@ -159,7 +153,6 @@ func (q *QP) open(r *proto.CreateQPReply, m *proto.CreateQP) error {
 	}
 	q.send = ring.NewProducer(send, m.MaxSend)
 	if m.SRQ != 0 {
-		q.conf.SRQ = new(qp.SRQ) // CheckRecv only looks whether there is one
 		return nil
 	}
 	recv, err := ring.Open(q.memory[ring.Shape(r.Send).Bytes():], ring.Shape(r.Recv))
@@ -174,7 +167,7 @@ func (q *QP) open(r *proto.CreateQPReply, m *proto.CreateQP) error {
 func (q *QP) QPN() uint32 { return q.num }
 
 // Type implements verbs.QP.
-func (q *QP) Type() verbs.QPType { return q.conf.Type }
+func (q *QP) Type() verbs.QPType { return q.rules.Type }
 
 // State implements verbs.QP.
 func (q *QP) State() verbs.State {
@@ -214,13 +207,13 @@ func (q *QP) modified(m *proto.ModifyQP) {
 	q.sendMu.Lock()
 	defer q.sendMu.Unlock()
 	if mask&verbs.MaskState != 0 && a.State == verbs.StateReset {
-		q.pmtu, q.rdAtomic = 0, 0
+		q.rules.PMTU, q.rules.MaxRdAtomic = 0, 0
 	}
 	if mask&verbs.MaskPMTU != 0 {
-		q.pmtu = a.PMTU
+		q.rules.PMTU = a.PMTU
 	}
 	if mask&verbs.MaskMaxRdAtomic != 0 {
-		q.rdAtomic = a.MaxRdAtomic
+		q.rules.MaxRdAtomic = a.MaxRdAtomic
 	}
 }
 
@@ -263,7 +256,9 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 	if err := d.alive(); err != nil {
 		return err
 	}
-	if err := q.checkSend(wr); err != nil {
+	rules := q.rules
+	rules.State = q.state()
+	if _, err := verbs.CheckSend(wr, rules); err != nil {
 		return err
 	}
 	handle := uint32(0)
@@ -287,7 +282,7 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 	if entry == nil {
 		return verbs.ErrQueueFull
 	}
-	if err := wqe.EncodeSend(entry, q.conf.Type, wr, handle); err != nil {
+	if err := wqe.EncodeSend(entry, q.rules.Type, wr, handle); err != nil {
 		return err
 	}
 	q.send.Advance()
@@ -295,13 +290,6 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 	q.send.Publish()
 	d.ring(q.queue, q.send)
 	return nil
-}
-
-func (q *QP) checkSend(wr *verbs.SendWR) error {
-	if q.outOfOrder {
-		return ooo.CheckSend(q.state(), wr)
-	}
-	return q.conf.CheckSend(q.state(), q.pmtu, q.rdAtomic, wr)
 }
 
 // PostRecv implements verbs.QP.
@@ -314,7 +302,9 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if err := q.pd.d.alive(); err != nil {
 		return err
 	}
-	if err := q.conf.CheckRecv(q.state(), wr); err != nil {
+	rules := q.recvRules
+	rules.State = q.state()
+	if err := verbs.CheckRecv(wr, rules); err != nil {
 		return err
 	}
 	return q.pd.d.postRecv(q.recv, q.recvQueue, wr)
