@@ -46,8 +46,8 @@ func TestThreadTakesOver(t *testing.T) {
 			}
 			time.Sleep(100 * time.Microsecond)
 		}
-		if n := a.cq.Poll(out[:]); n != 1 {
-			t.Fatalf("%d completions", n)
+		if n := a.cq.Poll(out[:]); n != 1 || out[0].Status != verbs.StatusSuccess {
+			t.Fatalf("%d completions, %+v", n, out[0])
 		}
 	}
 }

@@ -83,7 +83,13 @@ func spread(t testing.TB, a *side, qps []verbs.QP, wr *verbs.SendWR, n int) time
 		if err := a.cq.Wait(ctx, false); err != nil {
 			t.Fatalf("%v\n%s", err, dump(a.dev))
 		}
-		done += a.cq.Poll(out)
+		got := a.cq.Poll(out)
+		for _, c := range out[:got] {
+			if c.Status != verbs.StatusSuccess {
+				t.Fatalf("%+v\n%s", c, dump(a.dev))
+			}
+		}
+		done += got
 	}
 	return (cpu() - start) / time.Duration(n)
 }
