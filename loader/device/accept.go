@@ -67,7 +67,7 @@ func passRights(conn syscall.Conn, on bool) {
 }
 
 // now is the time of the limits of rates.
-func (s *Server) now() time.Duration { return time.Since(s.start) }
+func (s *Server) now() time.Duration { return s.feeder.now() }
 
 func (s *Server) accept() {
 	for {
@@ -152,6 +152,6 @@ func (s *Server) refuse(conn *net.UnixConn, why error) {
 	}
 	proto.CloseFDs(fds)
 	if h, _, err := proto.Split(buf[:n]); err == nil {
-		(&socket{conn: conn, hung: make(chan struct{})}).reply(h, nil, nil, why)
+		newSocket(s, conn, nil).reply(h, nil, nil, why)
 	}
 }

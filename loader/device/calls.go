@@ -301,10 +301,10 @@ func (c *session) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
 		return nil, fmt.Errorf("%w: pass the memory of the process first", proto.ErrProtocol)
 	}
 	return c.register(pd, m.Access, m.Length, &m.Group, &region{}, func() (mr.Spec, error) {
-		c.socket.spend(m.Length / bytesOfCall) // the limit of bytes bounds it
+		c.socket.costs.call(m.Length / bytesOfCall) // the limit of bytes bounds it
 		before := memory.Steps()
 		s, err := memory.Spec(m.Addr, m.Length, verbs.Access(m.Access))
-		c.socket.spend((memory.Steps() - before) / stepsOfCall)
+		c.socket.costs.call((memory.Steps() - before) / stepsOfCall)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", proto.ErrMemory, err)
 		}

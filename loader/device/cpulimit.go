@@ -4,15 +4,17 @@ package device
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
-// Control messages cost CPU time of the server, so their rate is limited (limits.Calls). A message counts
-// as 20 to 60 us of CPU time. The server does not read further messages of a process that is over
+// Control messages cost CPU time of the server, so their rate is limited (limits.Calls). A message takes
+// 20 to 60 us of CPU time, and counts as limits.Call. The server does not read further messages of a process that is over
 // the limit, so the process blocks when it sends.
 
 // What counts more than one call.
@@ -53,18 +55,27 @@ const (
 	paceStep = 100 * time.Millisecond
 )
 
-// spend counts calls of the process.
-func (k *socket) spend(calls uint64) {
-	k.debt.Store(int64(k.account.Spend(k.s.now(), calls)))
+// callCosts are what the messages of a process cost. Any goroutine may use them.
+type callCosts struct {
+	account *limits.Process // nil: the process is refused
+	now     func() time.Duration
+	debt    atomic.Int64 // ns until the process may make another call; see socket.pace
+	delayed atomic.Int64 // ns that pace has waited
 }
+
+// spend counts processor time.
+func (k *callCosts) spend(cost time.Duration) { k.debt.Store(int64(k.account.Spend(k.now(), cost))) }
+
+// call counts messages.
+func (k *callCosts) call(n uint64) { k.spend(time.Duration(n) * limits.Call) }
 
 // pace waits until the process may make another call. false: the process or its connection has ended.
 func (k *socket) pace() bool {
-	wait := time.Duration(k.debt.Swap(0))
+	wait := time.Duration(k.costs.debt.Swap(0))
 	if wait < shortWait {
 		return true
 	}
-	k.delayed.Add(int64(wait))
+	k.costs.delayed.Add(int64(wait))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ; wait > 0; wait -= paceStep {
@@ -97,15 +108,12 @@ func (k *socket) left() (left bool) {
 
 // The kernel wakes all that wait for the socket of a process with each message that the server sends or
 // receives there, in the thread of the server. A process can wait in tens of thousands of epoll entries, so that a
-// message takes milliseconds of CPU time. What a message takes beyond a usual one counts as calls of the process
-// (pace), and so the server gets slower for this process only.
-
-// callTime is the CPU time that a call counts for (limits.Calls).
-const callTime = 20 * time.Microsecond
+// message takes milliseconds of CPU time. The time of a message that takes long counts too, and so the server gets slower
+// for this process only.
 
 // metered makes a system call on the socket of the process, and counts its CPU time if it took long.
 func (k *socket) metered(call func()) {
-	if k.account == nil { // it is refused with this message
+	if k.costs.account == nil { // it is refused with this message
 		call()
 		return
 	}
@@ -115,6 +123,6 @@ func (k *socket) metered(call func()) {
 	took := threadTime() - began
 	runtime.UnlockOSThread()
 	if took >= longSignal {
-		k.spend(uint64(took / callTime))
+		k.costs.spend(took)
 	}
 }

@@ -20,13 +20,20 @@
 //	shares.go     what the kernel allows the server, of which all processes together have a share
 //	process_memory.go  memory of the process itself, and the guard that ends one that delays accesses
 //	file_systems.go  the end of FUSE file systems behind the memory of a process
-//	cpulimit.go   limit of the processor time that the messages of a process cost
+//	cpulimit.go   processor time that the messages of a process cost, and how long they wait
 //	fairness.go   the same for the engine's thread: its rings, its signals (engine_thread.go)
 //	foreign.go    system calls on descriptors of a process
 //	privilege.go  what takes a capability
 //	status.go     what `softroce-xdp status` shows
 //
 // Limits are package limits, arenas package rocev2/mr/clientmem.
+//
+// # Fairness
+//
+// A user has one budget for all that its processes cost the server besides moving data, and each process has one
+// (limits.Process.Spend, SpendEngine). Its currency is processor time: messages, ring checks and signals are different
+// things, and processor time is what each of them takes from others. Data has no budget: an iteration of the engine takes a
+// bounded number of entries of each process in turn (feeder.go).
 //
 // # Threads
 //

@@ -57,11 +57,9 @@ const (
 	// entries, and the kernel visits all of them: 10 000 take about this long. The usual signal takes 1 to
 	// 5 us, but up to 300 us in a virtual machine, where waking a sleeping processor leaves the machine.
 	slowSignal = time.Millisecond
-	// longSignal is how long a signal, or a message, may take without counting as several.
+	// longSignal is how long a signal, or a message, may take before its CPU time counts. So long signals of a process
+	// take at most a quarter of the engine's thread: signalDiscount times what a process may cost it.
 	longSignal = 250 * time.Microsecond
-	// signalTime is the CPU time for which a longer one counts as one: so long signals of a process take at
-	// most a quarter of the engine's thread.
-	signalTime = time.Second / signalsPerSecond / 4
 	// maxSlowSignals is how many in a row end the connection of the process.
 	maxSlowSignals = 8
 )
@@ -70,13 +68,13 @@ const (
 // in CPU time of the thread, which costs system calls: the woken process may have taken the processor.
 func (r *rings) alert() {
 	switch {
-	case r.slowSignals > maxSlowSignals:
+	case r.costs.slowSignals > maxSlowSignals:
 		return
-	case r.slowSignals == 0:
+	case r.costs.slowSignals == 0:
 		began := time.Now()
 		signalProcess(r.signal)
 		if time.Since(began) >= longSignal {
-			r.slowSignals = 1
+			r.costs.slowSignals = 1
 		}
 		return
 	}
@@ -84,15 +82,15 @@ func (r *rings) alert() {
 	signalProcess(r.signal)
 	took := threadTime() - began
 	if took < longSignal {
-		r.slowSignals = 0
+		r.costs.slowSignals = 0
 		return
 	}
-	r.costs.signals.Spend(r.feeder.now(), uint64(took/signalTime), signalsPerSecond, signalsBurst)
+	r.costs.account.SpendEngine(r.feeder.now(), took/signalDiscount)
 	if took < slowSignal {
-		r.slowSignals = 1
+		r.costs.slowSignals = 1
 		return
 	}
-	if r.slowSignals++; r.slowSignals > maxSlowSignals {
+	if r.costs.slowSignals++; r.costs.slowSignals > maxSlowSignals {
 		r.socket.warn("to signal a process takes too long: it loses its connection; it waits for its socket in too many places")
 		r.socket.hangUp()
 	}

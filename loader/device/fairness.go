@@ -12,77 +12,64 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/ring"
 )
 
-// The work that a process causes in vain is limited: checks of rings without entries, and ends of the sleep of the
-// engine's thread. It is counted in ring checks, of some 300 ns each. A process that is over its limit is suspended: its
+// What a process costs the server besides moving its data is taken from the budget of its user and from its own
+// (package limits), in processor time. Messages cost what cpulimit.go says. The engine's thread counts here what a process
+// has it do in vain: ring checks without entries, and ends of its sleep. A process that is over its limit is suspended: its
 // rings are not checked until it is below the limit again. Its entries wait so long; none is lost.
 //
-// A program that rings the doorbell, or signals, only after it has written an entry is never delayed,
-// whatever its rate: the credit of each entry that is taken is one doorbell and one signal.
+// A program that rings the doorbell, or signals, only after it has written an entry is never suspended, whatever its
+// rate: the credit of each entry that is taken is one doorbell and one signal.
 //
-// Signals to a process are limited too. Those beyond the limit are sent later, several as one.
+// Signals to a process are taken from the same budget. Those beyond the limit are sent later, several as one.
 
 const (
-	// checksPerSecond is the mean cost of a process: about 1 % of a core. userChecksPerSecond is the sum of all processes
-	// of a user, and checksBurst the time for which unused ring checks are kept. It is short, as a process that opens the
-	// device again has them again.
-	checksPerSecond     = 25_000
-	userChecksPerSecond = 2 * checksPerSecond
-	checksBurst         = 10 * time.Millisecond
+	// checkCost is the cost of a ring without entries, and of a group of the doorbell: 25 000 a second of a process.
+	checkCost = 400 * time.Nanosecond
+	// wakeCost is the cost of the end of a sleep, with its system calls.
+	wakeCost = 64 * checkCost
+	// entryCredit is the credit of an entry: its ring, its group, its signal.
+	entryCredit = 2*checkCost + wakeCost
 
-	// checksOfSignal is the cost of the end of a sleep, with its system calls. A ring without entries
-	// counts 1, and a group of the doorbell also.
-	checksOfSignal = 64
-	// checksOfEntry is the credit of an entry: its ring, its group, its signal.
-	checksOfEntry = 2 + checksOfSignal
+	// uncounted is the cost that is counted without reading the clock.
+	uncounted = 64 * checkCost
+	// maxCredit is the largest credit: what is counted after the entries were taken. There is at most one signal, and
+	// one doorbell for each ring.
+	maxCredit = 2*ring.Queues*checkCost + wakeCost
 
-	// checksAtOnce is the number of ring checks that are counted without reading the clock.
-	checksAtOnce = 64
-	// maxCredit is the largest credit: the ring checks that are counted after the entries were taken. There is at
-	// most one signal, and one doorbell for each ring.
-	maxCredit = 2*ring.Queues + checksOfSignal
-
-	// signalsPerSecond is how many signals a process gets: a program that sleeps until each of its
-	// messages gets some 20 000. Several threads together may get as many as one signal every 20 us.
-	signalsPerSecond = 50_000
-	signalsBurst     = 10 * time.Millisecond
+	// signalCost is the cost of a signal to a process: 50 000 a second of a process. A program that sleeps until each
+	// of its messages gets some 20 000. A signal takes 1 to 5 us. Of that, one part in signalDiscount counts, since a
+	// signal belongs to a completion that the process waits for.
+	signalCost     = 5 * time.Microsecond / signalDiscount
+	signalDiscount = 25
 )
 
-// costs are what a process has cost the engine's thread, which is the only one that uses them.
-type costs struct {
-	ringChecks       int // ring checks that no bucket has counted yet; negative: credit
-	bucket           limits.Bucket
-	user             *userCosts
+// engineCosts are what a process costs the engine's thread, which is the only one that uses them.
+type engineCosts struct {
+	account          *limits.Process
+	inVain           time.Duration // cost in vain that was not taken from the budget yet; negative: credit
 	suspendedUntil   time.Duration // end of the suspension of the process; 0: it is not suspended
 	renewed          bool          // the next event of its eventfd is not a signal
-	signals          limits.Bucket
 	deferredSignalAt time.Duration // time at which the deferred signal is sent; 0: none
+	slowSignals      int           // signals in a row that took long
 }
 
-// userCosts are those of all processes of a user together.
-type userCosts struct {
-	bucket    limits.Bucket
-	processes int
+// credit counts n entries that were taken.
+func (k *engineCosts) credit(n int) {
+	k.inVain = max(k.inVain-time.Duration(n)*entryCredit, -maxCredit)
 }
 
-// credit counts the ring checks of n entries that were taken.
-func (k *costs) credit(n int) { k.ringChecks = max(k.ringChecks-n*checksOfEntry, -maxCredit) }
+// checks counts n ring checks in vain.
+func (k *engineCosts) checks(n int) { k.inVain += time.Duration(n) * checkCost }
 
-// wait counts the ring checks of the process, and returns for how long it is to be suspended.
-func (k *costs) wait(now time.Duration) time.Duration {
-	n := uint64(max(k.ringChecks, 0))
-	k.ringChecks = 0
-	return max(k.bucket.Spend(now, n, checksPerSecond, checksBurst), k.user.bucket.Spend(now, n, userChecksPerSecond, checksBurst))
+// pay takes the cost in vain from the budget, and returns for how long the process is to be suspended.
+func (k *engineCosts) pay(now time.Duration) time.Duration {
+	cost := max(k.inVain, 0)
+	k.inVain = 0
+	return k.account.SpendEngine(now, cost)
 }
 
 // join begins to serve a process.
 func (f *feeder) join(r *rings) {
-	u := f.users[r.socket.process.uid]
-	if u == nil {
-		u = &userCosts{}
-		f.users[r.socket.process.uid] = u
-	}
-	u.processes++
-	r.costs.user = u
 	f.byFD[int32(r.wake)] = r
 	f.processes = append(f.processes, r)
 }
@@ -91,9 +78,6 @@ func (f *feeder) join(r *rings) {
 func (f *feeder) leave(r *rings) {
 	f.processes = slices.DeleteFunc(f.processes, func(x *rings) bool { return x == r })
 	delete(f.byFD, int32(r.wake))
-	if r.costs.user.processes--; r.costs.user.processes == 0 {
-		delete(f.users, r.socket.process.uid)
-	}
 	if r.costs.suspendedUntil != 0 {
 		f.delayed--
 	}
@@ -105,11 +89,11 @@ func (f *feeder) leave(r *rings) {
 // count delays a process that is over its limit.
 func (f *feeder) count(r *rings) {
 	k := &r.costs
-	if k.ringChecks <= checksAtOnce {
+	if k.inVain <= uncounted {
 		return
 	}
 	now := f.now()
-	if wait := k.wait(now); wait > 0 && k.suspendedUntil == 0 {
+	if wait := k.pay(now); wait > 0 && k.suspendedUntil == 0 {
 		k.suspendedUntil = now + wait
 		f.delayed++
 		f.listen(r, silent)
@@ -188,7 +172,7 @@ func (f *feeder) readSignals() {
 		case r.costs.renewed:
 			r.costs.renewed = false
 		default:
-			r.costs.ringChecks += checksOfSignal
+			r.costs.inVain += wakeCost
 		}
 	}
 }
@@ -217,7 +201,7 @@ func (r *rings) notify() {
 	}
 	f := r.feeder
 	now := f.now()
-	if wait := k.signals.Spend(now, 1, signalsPerSecond, signalsBurst); wait > 0 {
+	if wait := k.account.SpendEngine(now, signalCost); wait > 0 {
 		k.deferredSignalAt = now + wait
 		f.delayed++
 		return

@@ -30,6 +30,18 @@ func newFloodWorld(t *testing.T) *floodWorld {
 	return w
 }
 
+// What the engine's thread grants: ring checks of a process and of a user, signals to a process, each a second, and the
+// time for which unused ones are kept.
+const (
+	checksPerSecond     = 25_000
+	userChecksPerSecond = 50_000
+	checksBurst         = 10 * time.Millisecond
+	checksOfSignal      = 64
+	checksAtOnce        = 64
+	signalsPerSecond    = 50_000
+	signalsBurst        = 10 * time.Millisecond
+)
+
 // maxDelay is the longest suspension of a process that names all numbers of the doorbell, of which most are no
 // rings.
 const maxDelay = 2 * (ring.Queues + checksOfSignal) * time.Second / checksPerSecond
@@ -52,6 +64,8 @@ func (w *floodWorld) process(uid uint32, queues int) *flooder {
 		}
 	}
 	var err error
+	c.costs.account, err = w.s.accounts.Open(w.now, uid)
+	must(err)
 	c.doorbellBytes = make([]byte, ring.DoorbellBytes)
 	c.doorbell, err = ring.OpenDoorbell(c.doorbellBytes)
 	must(err)
@@ -257,8 +271,8 @@ func TestDelayEnds(t *testing.T) {
 	if got := w.iterate(c); got != 1 {
 		t.Errorf("%d entries taken at the end of the delay", got)
 	}
-	if _, some := w.f.Due(); some || c.costs.ringChecks > 0 {
-		t.Errorf("something is still due: %v; %d ring checks, though nothing was in vain", some, c.costs.ringChecks)
+	if _, some := w.f.Due(); some || c.costs.inVain > 0 {
+		t.Errorf("something is still due: %v; a cost of %v, though nothing was in vain", some, c.costs.inVain)
 	}
 	w.now += time.Second
 	for c.costs.suspendedUntil == 0 {
@@ -267,17 +281,17 @@ func TestDelayEnds(t *testing.T) {
 	}
 	c.doorbell.Take(nil, func(uint32) {})
 	w.now = c.costs.suspendedUntil
-	before := c.costs.ringChecks
-	if w.iterate(c); c.costs.suspendedUntil != 0 || c.costs.ringChecks != before {
-		t.Errorf("the end of a delay counts %d", c.costs.ringChecks-before)
+	before := c.costs.inVain
+	if w.iterate(c); c.costs.suspendedUntil != 0 || c.costs.inVain != before {
+		t.Errorf("the end of a delay counts %v", c.costs.inVain-before)
 	}
 	w.f.Sleep()
 	c.signal()
 	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.f.epoll), Events: unix.POLLIN}}, 0); n != 1 || err != nil {
 		t.Errorf("after the delay, a signal does not end the sleep: %v", err)
 	}
-	if w.iterate(c); c.costs.ringChecks != before+checksOfSignal {
-		t.Errorf("a signal counts %d, want %d", c.costs.ringChecks-before, checksOfSignal)
+	if w.iterate(c); c.costs.inVain != before+checksOfSignal*checkCost {
+		t.Errorf("a signal counts %v, want that of %d ring checks", c.costs.inVain-before, checksOfSignal)
 	}
 	for c.costs.suspendedUntil == 0 {
 		c.storm()
@@ -305,6 +319,7 @@ func TestFloodsOfUser(t *testing.T) {
 			if w.now%(10*time.Millisecond) == 0 && i == 0 { // it leaves, and opens the device again
 				w.f.leave(c.rings)
 				w.f.forget(c.wake)
+				c.costs.account.Close()
 				all[0] = w.process(1, 1)
 			}
 		}
@@ -327,8 +342,8 @@ func TestFloodsOfUser(t *testing.T) {
 	for _, c := range all {
 		w.f.leave(c.rings)
 	}
-	if len(w.f.users) != 0 || len(w.f.byFD) != 0 || len(w.f.processes) != 0 || w.f.delayed != 0 {
-		t.Errorf("%d users, %d descriptors, %d processes and %d delays are left", len(w.f.users), len(w.f.byFD), len(w.f.processes), w.f.delayed)
+	if len(w.f.byFD) != 0 || len(w.f.processes) != 0 || w.f.delayed != 0 {
+		t.Errorf("%d descriptors, %d processes and %d delays are left", len(w.f.byFD), len(w.f.processes), w.f.delayed)
 	}
 }
 

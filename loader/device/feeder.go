@@ -36,7 +36,6 @@ type feeder struct {
 	now        func() time.Duration // time since a fixed point
 
 	// fairness.go
-	users   map[uint32]*userCosts
 	byFD    map[int32]*rings // by the descriptor of their eventfd
 	skipped int              // iterations since delays were looked at
 	delayed int              // suspended processes, and deferred signals
@@ -51,7 +50,7 @@ func newFeeder() (*feeder, error) {
 	}
 	start := time.Now()
 	f := &feeder{
-		memory: m, now: func() time.Duration { return time.Since(start) }, users: map[uint32]*userCosts{}, byFD: map[int32]*rings{},
+		memory: m, now: func() time.Duration { return time.Since(start) }, byFD: map[int32]*rings{},
 	}
 	if f.statusPage, err = ring.OpenStatusPage(m.b); err == nil {
 		if f.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -154,14 +153,14 @@ func look(list []*queue) {
 // collect puts the queues that the doorbell names, and watched ones with entries, to those that have
 // entries.
 func (r *rings) collect() {
-	r.costs.ringChecks += r.doorbell.Take(&r.pending, func(i uint32) {
+	r.costs.checks(r.doorbell.Take(&r.pending, func(i uint32) {
 		if int(i) < len(r.queues) && r.queues[i] != nil {
 			r.queues[i].number = i
 			r.found(r.queues[i])
 		} else {
-			r.costs.ringChecks++
+			r.costs.checks(1)
 		}
-	})
+	}))
 	for _, q := range r.watched {
 		if q.in.Changed() {
 			r.found(q)
@@ -192,7 +191,7 @@ func (r *rings) takeFrom(list *[]*queue, budget int) (n int) {
 		m, more := q.take(min(queueBudget, budget-n))
 		n += max(m, 1)
 		if m == 0 {
-			r.costs.ringChecks++
+			r.costs.checks(1)
 		} else {
 			r.costs.credit(m)
 		}

@@ -19,7 +19,7 @@ func TestMessagesCountTheirTime(t *testing.T) {
 	const epolls, copies, messages, most = 100, 300, 500, 5000
 	c := tested(t).socket
 	var err error
-	if c.account, err = c.s.accounts.Open(1); err != nil {
+	if c.costs.account, err = c.s.accounts.Open(c.s.now(), 1); err != nil {
 		t.Fatal(err)
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -47,8 +47,8 @@ func TestMessagesCountTheirTime(t *testing.T) {
 	for range messages {
 		exchange()
 	}
-	if c.debt.Load() != 0 {
-		t.Errorf("%d messages to an honest process: it waits %v", messages, time.Duration(c.debt.Load()))
+	if c.costs.debt.Load() != 0 {
+		t.Errorf("%d messages to an honest process: it waits %v", messages, time.Duration(c.costs.debt.Load()))
 	}
 	for range copies {
 		fd, err := unix.FcntlInt(uintptr(process), unix.F_DUPFD_CLOEXEC, 0)
@@ -70,7 +70,7 @@ func TestMessagesCountTheirTime(t *testing.T) {
 		}
 	}
 	sent := 0
-	for ; sent < most && c.debt.Load() == 0; sent++ {
+	for ; sent < most && c.costs.debt.Load() == 0; sent++ {
 		exchange()
 	}
 	if sent == most {

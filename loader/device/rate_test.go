@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,11 +30,11 @@ func TestCallsOfStart(t *testing.T) {
 	for _, m := range []proto.Type{proto.TCreateCQ, proto.TCreateQP, proto.TModifyQP, proto.TModifyQP, proto.TModifyQP} {
 		n += 1000 * callsOf(m)
 	}
-	p, err := limits.New(limits.Defaults()).Open(1)
+	p, err := limits.New(limits.Defaults()).Open(0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wait := p.Spend(0, n); wait != 0 {
+	if wait := p.Spend(0, time.Duration(n)*limits.Call); wait != 0 {
 		t.Errorf("%d calls have to wait %v", n, wait)
 	}
 }
@@ -56,6 +57,10 @@ func tested(t *testing.T) *session {
 	})
 	k := newSocket(s, nil, &process{pidfd: -1})
 	c := &session{s: s, process: k.process, socket: k, rings: newRings(k)}
+	if c.account, err = s.accounts.Open(s.now(), 1); err != nil {
+		t.Fatal(err)
+	}
+	k.costs.now, c.rings.costs.account = s.now, c.account
 	if c.rings.doorbell, err = ring.OpenDoorbell(make([]byte, ring.DoorbellBytes+64)[:ring.DoorbellBytes]); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +153,7 @@ func TestSlowSignals(t *testing.T) {
 	b := make([]byte, 8)
 	read := func() { _, _ = unix.Read(process, b) } // a full socket wakes nobody
 	for range 10_000 {                              // also if each one seems to take long, since the thread waits for a processor
-		r.slowSignals = max(r.slowSignals, 1)
+		r.costs.slowSignals = max(r.costs.slowSignals, 1)
 		r.alert()
 		read()
 		if r.socket.over.Load() {
@@ -179,7 +184,7 @@ func TestSlowSignals(t *testing.T) {
 		read()
 	}
 	if !r.socket.over.Load() {
-		t.Errorf("the connection goes on after signals with %d places to wake, %d slow ones in a row", epolls*copies, r.slowSignals)
+		t.Errorf("the connection goes on after signals with %d places to wake, %d slow ones in a row", epolls*copies, r.costs.slowSignals)
 	}
 }
 

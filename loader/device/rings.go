@@ -22,16 +22,15 @@ type rings struct {
 	doorbell     ring.Doorbell
 	wake, signal int // eventfd for the engine's thread; socket to the process
 
-	costs       costs
-	slowSignals int                      // signals in a row that took long
-	queues      []*queue                 // queues by the number that the doorbell has for them
-	pending     [ring.Queues / 64]uint64 // bits of those in receives and sends
-	receives    []*queue                 // receive queues with entries that were not taken
-	sends       []*queue                 // send queues with entries that were not taken
-	watched     []*queue                 // queues whose process rings no doorbell (watch.go)
-	reviewed    uint32                   // iterations since the last review
-	send        verbs.SendWR
-	recv        verbs.RecvWR
+	costs    engineCosts
+	queues   []*queue                 // queues by the number that the doorbell has for them
+	pending  [ring.Queues / 64]uint64 // bits of those in receives and sends
+	receives []*queue                 // receive queues with entries that were not taken
+	sends    []*queue                 // send queues with entries that were not taken
+	watched  []*queue                 // queues whose process rings no doorbell (watch.go)
+	reviewed uint32                   // iterations since the last review
+	send     verbs.SendWR
+	recv     verbs.RecvWR
 }
 
 func newRings(k *socket) *rings { return &rings{feeder: k.s.feeder, socket: k, wake: -1, signal: -1} }

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -44,7 +43,6 @@ type Server struct {
 	sessions map[*session]struct{}
 	ended    bool
 	all      sync.WaitGroup
-	start    time.Time
 	accepts  limits.Bucket // accept's
 	refused  chan struct{} // processes that are being refused
 	closers  chan struct{} // connections that are being closed without an answer
@@ -68,7 +66,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		conf: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), feeder: f, sessions: map[*session]struct{}{}, done: make(chan struct{}),
-		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), start: time.Now(), notes: make(chan note, noteBacklog),
+		refused: make(chan struct{}, maxRefused), closers: make(chan struct{}, maxClosers), notes: make(chan note, noteBacklog),
 		passed: make(chan struct{}, 1),
 	}
 	most := limits.Defaults()

@@ -51,10 +51,11 @@ func newSession(s *Server, conn *net.UnixConn) (*session, error) {
 		slow: make(chan struct{}, proto.MaxWaiting),
 	}
 	c.cm.c = c
-	if c.account, err = s.accounts.Open(p.uid, usesOfProcess...); err != nil {
+	if c.account, err = s.accounts.Open(s.now(), p.uid, usesOfProcess...); err != nil {
 		return c, overLimit(err)
 	}
-	k.account = c.account
+	k.costs.account, k.costs.now = c.account, s.now
+	c.rings.costs.account = c.account
 	p.pidfd = pidfdOf(conn, int(p.pid))
 	return c, nil
 }
@@ -62,7 +63,7 @@ func newSession(s *Server, conn *net.UnixConn) (*session, error) {
 // serve answers the messages of the process until it closes its socket, or dies.
 func (c *session) serve() {
 	buf := make([]byte, proto.MaxMessage)
-	c.socket.spend(callsToAccept)
+	c.socket.costs.call(callsToAccept)
 	for c.socket.pace() {
 		n, fds, err := proto.ReadWith(c.socket.conn, buf, c.socket.metered)
 		if err != nil {
@@ -75,7 +76,7 @@ func (c *session) serve() {
 			return
 		case !c.greeted.Load() && (h.Type == proto.TStatus || h.Type == proto.TCounters):
 			c.socket.discard(fds)
-			c.socket.spend(callsToOpen)
+			c.socket.costs.call(callsToOpen)
 			c.status(h, body)
 			return
 		case !c.greeted.Load() && h.Type != proto.THello:
@@ -85,7 +86,7 @@ func (c *session) serve() {
 		}
 		if err != nil {
 			c.socket.discard(fds)
-			c.socket.spend(1)
+			c.socket.costs.call(1)
 			c.socket.reply(h, nil, nil, err)
 			if !c.greeted.Load() {
 				return
@@ -105,7 +106,7 @@ func (c *session) serve() {
 
 // hello answers the first message. It returns false if there is no use in going on.
 func (c *session) hello(h proto.Header, body []byte) bool {
-	c.socket.spend(callsToOpen)
+	c.socket.costs.call(callsToOpen)
 	var m proto.Hello
 	err := proto.Decode(body, &m)
 	switch {
@@ -176,11 +177,11 @@ func (c *session) request(h proto.Header, body []byte, fds []int) {
 		err = proto.Decode(body, req)
 	}
 	if err != nil {
-		c.socket.spend(1)
+		c.socket.costs.call(1)
 		c.socket.reply(h, nil, nil, fmt.Errorf("type %d: %w", h.Type, err))
 		return
 	}
-	c.socket.spend(callsOf(h.Type))
+	c.socket.costs.call(callsOf(h.Type))
 	c.answer(h, proto.Waits(h.Type, req), func() ([]byte, []int) {
 		r, give, err := c.do(h.Type, req, fds)
 		return proto.AppendReply(nil, h, r, err), give
@@ -191,11 +192,11 @@ func (c *session) request(h proto.Header, body []byte, fds []int) {
 func (c *session) requests(h proto.Header, body []byte) {
 	parts, err := proto.DecodeBatch(body)
 	if err != nil {
-		c.socket.spend(1)
+		c.socket.costs.call(1)
 		c.socket.reply(h, nil, nil, fmt.Errorf("type %d: %w", h.Type, err))
 		return
 	}
-	c.socket.spend(callsOfBatch(parts))
+	c.socket.costs.call(callsOfBatch(parts))
 	c.answer(h, proto.BatchWaits(parts), func() ([]byte, []int) {
 		results, give := c.batch(parts)
 		return append(proto.AppendReply(nil, h, nil, nil), results...), give

@@ -66,7 +66,7 @@ func TestKernelSharesHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := s.accounts.Open(1000)
+		p, err := s.accounts.Open(0, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 )
 
@@ -25,9 +24,7 @@ type socket struct {
 	over    atomic.Bool   // hangUp was called
 	hung    chan struct{} // closed then
 
-	account   *limits.Process   // nil: the process is refused
-	debt      atomic.Int64      // ns until the process may make another call; see pace
-	delayed   atomic.Int64      // ns that pace has waited
+	costs     callCosts
 	late      []<-chan struct{} // calls on descriptors that took too long; closed when they return
 	lastCall  <-chan struct{}   // the latest of all such calls
 	abandoned bool              // the descriptors of the request belong to such a call

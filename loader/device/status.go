@@ -77,7 +77,7 @@ func (s *Server) processes() []Process {
 		if !c.greeted.Load() { // it asks for the status, for example
 			continue
 		}
-		p := Process{PID: int(c.process.pid), UID: c.process.uid, CallsDelayed: uint64(time.Duration(c.socket.delayed.Load()).Milliseconds())}
+		p := Process{PID: int(c.process.pid), UID: c.process.uid, CallsDelayed: uint64(time.Duration(c.socket.costs.delayed.Load()).Milliseconds())}
 		for _, u := range c.account.InUse() {
 			if at := p.of(u.Kind); at != nil {
 				*at = u.N

@@ -37,7 +37,7 @@ func TestStatusDelayed(t *testing.T) {
 	c := &session{process: &process{}, socket: newSocket(nil, pairConn(t), nil), account: openAccount(t)}
 	c.greeted.Store(true)
 	for _, wait := range []time.Duration{shortWait / 2, 2 * shortWait} { // the first one is not waited for
-		c.socket.debt.Store(int64(wait))
+		c.socket.costs.debt.Store(int64(wait))
 		c.socket.pace()
 	}
 	s := &Server{sessions: map[*session]struct{}{c: {}}}
@@ -49,7 +49,7 @@ func TestStatusDelayed(t *testing.T) {
 
 func openAccount(t *testing.T) *limits.Process {
 	t.Helper()
-	p, err := limits.New(limits.Defaults()).Open(1)
+	p, err := limits.New(limits.Defaults()).Open(0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@
 // exceeds a limit (issue 13, S2). Internal to this project. It does no I/O.
 //
 //	accounts := limits.New(limits.Defaults())
-//	p, err := accounts.Open(uid)                       // a process connects
+//	p, err := accounts.Open(now, uid)                  // a process connects
 //	err = p.Acquire(limits.Use{limits.QPs, 1}, limits.Use{limits.WRs, 256})
 //	p.Release(limits.Use{limits.QPs, 1}, limits.Use{limits.WRs, 256})
 //	p.Close()                                          // it has ended: all of it is free again
@@ -15,6 +15,16 @@
 //
 // What the kernel limits for the server itself, all processes together share (Limits.All).
 //
-// Calls are a rate and not a number of objects. Process.Spend counts them, and returns how long the
-// process has to wait. It is a pure function of the times that it is given.
+// # Processor time
+//
+// What a process has the server do is no number of objects. Each user has one budget for it, and each process one. The
+// currency is processor time of the server in nanoseconds, because only it bounds everything: messages, ring checks and
+// signals have no other unit in common. Process.Spend takes the time that messages cost, in any goroutine, and
+// Process.SpendEngine what the engine's thread does besides moving data. Both return how long the process has to wait.
+//
+// Limits.Process[Calls] and Limits.User[Calls] say how many messages a budget is filled with in a second. At its own limit,
+// the engine's thread takes half of that, so a process that does both has half of its messages left. The engine's thread
+// keeps what was not used for some milliseconds only, and messages for half a minute.
+//
+// All of it is a pure function of the times that it is given.
 package limits

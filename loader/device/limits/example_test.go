@@ -12,8 +12,8 @@ func Example() {
 	l := limits.Defaults()
 	l.User[limits.QPs] = 1
 	accounts := limits.New(l)
-	p, _ := accounts.Open(1000)
-	q, _ := accounts.Open(1000)
+	p, _ := accounts.Open(0, 1000)
+	q, _ := accounts.Open(0, 1000)
 	fmt.Println(p.Acquire(limits.Use{Kind: limits.QPs, N: 1}, limits.Use{Kind: limits.WRs, N: 256}))
 	fmt.Println(q.Acquire(limits.Use{Kind: limits.QPs, N: 1}))
 	p.Close() // the process has ended

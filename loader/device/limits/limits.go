@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // ErrClosed: the account of the process was closed.
@@ -17,13 +18,15 @@ var ErrClosed = errors.New("limits: the process has ended or disconnected")
 type Accounts struct {
 	mu     sync.Mutex
 	limits Limits
-	users  map[uint32]*user // users with processes
+	users  map[uint32]*user // users with processes, and users with a budget that is not full
 	all    [kinds]uint64    // amounts of all processes
-	calls  map[uint32]*Bucket
-	sweep  int // len(calls) when full buckets are removed
+	sweep  int              // len(users) at which others are removed
 }
 
-type user struct{ inUse [kinds]uint64 }
+type user struct {
+	inUse  [kinds]uint64
+	budget budget
+}
 
 // Process is the account of a process.
 type Process struct {
@@ -31,19 +34,21 @@ type Process struct {
 	uid      uint32
 	user     *user
 	inUse    [kinds]uint64
-	calls    Bucket
+	budget   budget
 	closed   bool
 }
 
 // New returns accounts without processes.
 func New(l Limits) *Accounts {
-	return &Accounts{limits: l, users: map[uint32]*user{}, calls: map[uint32]*Bucket{}, sweep: minSweep}
+	return &Accounts{limits: l, users: map[uint32]*user{}, sweep: minSweep}
 }
 
-// Open counts a process of a user, and what every process uses. The error is an *Error.
-func (a *Accounts) Open(uid uint32, uses ...Use) (*Process, error) {
+// Open counts a process of a user, and what every process uses. now is the time since any fixed point. The error is an
+// *Error.
+func (a *Accounts) Open(now time.Duration, uid uint32, uses ...Use) (*Process, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.forget(now)
 	u := a.users[uid]
 	if u == nil {
 		u = &user{}
@@ -81,8 +86,10 @@ func (a *Accounts) Users() []uint32 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ids := make([]uint32, 0, len(a.users))
-	for id := range a.users {
-		ids = append(ids, id)
+	for id, u := range a.users {
+		if u.inUse[Processes] > 0 {
+			ids = append(ids, id)
+		}
 	}
 	slices.Sort(ids)
 	return ids
@@ -187,9 +194,7 @@ func (p *Process) Close() {
 	p.closed = true
 	p.give(list(&p.inUse))
 	a.all[Processes]--
-	if p.user.inUse[Processes]--; p.user.inUse[Processes] == 0 {
-		delete(a.users, p.uid)
-	}
+	p.user.inUse[Processes]--
 }
 
 // list is what is not 0.

@@ -81,7 +81,7 @@ func TestAgainstModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"open": func(t *rapid.T) {
 				uid := rapid.Uint32Range(0, 2).Draw(t, "uid")
-				p, err := a.Open(uid)
+				p, err := a.Open(0, uid)
 				if fits := sumOf(uid, Processes) < l.User[Processes] && room(uid, Processes, 1); fits != (err == nil) {
 					t.Fatalf("fits %v: %v", fits, err)
 				}
@@ -174,7 +174,7 @@ func TestErrorText(t *testing.T) {
 	l.Process[QPs], l.Process[Descriptors], l.User[MRs] = 3, 19, 2
 	l.All[Mappings] = Share{Max: 6, Remedy: "vm.max_map_count"}
 	a := New(l)
-	p, err := a.Open(1000, Use{QPs, 2}, Use{MRs, 1}, Use{Mappings, 1})
+	p, err := a.Open(0, 1000, Use{QPs, 2}, Use{MRs, 1}, Use{Mappings, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,10 +206,10 @@ func TestTogetherExtremes(t *testing.T) {
 	l := Defaults()
 	l.Process[Mappings], l.User[Mappings], l.All[Mappings].Max = math.MaxUint64, math.MaxUint64, 6
 	a := New(l)
-	if _, err := a.Open(1, Use{Mappings, 2}); err != nil {
+	if _, err := a.Open(0, 1, Use{Mappings, 2}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := a.Open(2)
+	p, err := a.Open(0, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,19 +228,19 @@ func TestOpenCharges(t *testing.T) {
 	l := Defaults()
 	l.All[Descriptors].Max = 25
 	a := New(l)
-	p, err := a.Open(1, Use{Mappings, 1}, Use{Descriptors, 20})
+	p, err := a.Open(0, 1, Use{Mappings, 1}, Use{Descriptors, 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var refused *Error
-	if _, err := a.Open(2, Use{Mappings, 1}, Use{Descriptors, 20}); !errors.As(err, &refused) || refused.Scope != Together {
+	if _, err := a.Open(0, 2, Use{Mappings, 1}, Use{Descriptors, 20}); !errors.As(err, &refused) || refused.Scope != Together {
 		t.Errorf("40 descriptors of 25: %v", err)
 	}
 	if len(a.Users()) != 1 || a.all[Mappings] != 1 || a.all[Processes] != 1 {
 		t.Errorf("a process that was refused counts: users %v, %d mappings, %d processes", a.Users(), a.all[Mappings], a.all[Processes])
 	}
 	p.Close()
-	if _, err := a.Open(2, Use{Mappings, 1}, Use{Descriptors, 20}); err != nil {
+	if _, err := a.Open(0, 2, Use{Mappings, 1}, Use{Descriptors, 20}); err != nil {
 		t.Errorf("after the end of the first: %v", err)
 	}
 }
@@ -269,7 +269,7 @@ func TestReleaseTooMuch(t *testing.T) {
 			t.Error("accepted")
 		}
 	}()
-	p, _ := New(Defaults()).Open(1)
+	p, _ := New(Defaults()).Open(0, 1)
 	p.Release(Use{AHs, 1})
 }
 
@@ -281,7 +281,7 @@ func TestConcurrent(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			p, err := a.Open(7)
+			p, err := a.Open(0, 7)
 			if err != nil {
 				t.Error(err)
 				return

@@ -13,9 +13,9 @@ func rates(process, user uint64) *Accounts {
 	return New(l)
 }
 
-func opened(t *testing.T, a *Accounts, uid uint32) *Process {
+func opened(t *testing.T, a *Accounts, now time.Duration, uid uint32) *Process {
 	t.Helper()
-	p, err := a.Open(uid)
+	p, err := a.Open(now, uid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func attack(now *time.Duration, length time.Duration, p ...*Process) (n int) {
 		if *now = next[first]; *now >= end {
 			return n
 		}
-		next[first] = *now + p[first].Spend(*now, 1)
+		next[first] = *now + p[first].Spend(*now, Call)
 		n++
 	}
 }
@@ -46,12 +46,12 @@ func attack(now *time.Duration, length time.Duration, p ...*Process) (n int) {
 // A process that makes calls without pause gets what was saved once, and its rate from then on.
 func TestRateOfProcess(t *testing.T) {
 	a := rates(1000, 10000)
-	p := opened(t, a, 1)
 	now := time.Hour
+	p := opened(t, a, now, 1)
 	if n := attack(&now, 100*time.Second, p); n < 130_000 || n > 130_001 {
 		t.Errorf("%d calls in 100 s, want 100 s and 30 saved ones of 1000 each", n)
 	}
-	if wait := p.Spend(now, 2500); wait < 2500*time.Millisecond || wait > 2502*time.Millisecond {
+	if wait := p.Spend(now, 2500*Call); wait < 2500*time.Millisecond || wait > 2502*time.Millisecond {
 		t.Errorf("a call that counts 2500 takes %v", wait)
 	}
 	now += time.Hour
@@ -65,7 +65,7 @@ func TestRateOfProcess(t *testing.T) {
 func TestRateOfUser(t *testing.T) {
 	a := rates(1000, 2000)
 	now := time.Hour
-	p := []*Process{opened(t, a, 1), opened(t, a, 1), opened(t, a, 1), opened(t, a, 1)}
+	p := []*Process{opened(t, a, now, 1), opened(t, a, now, 1), opened(t, a, now, 1), opened(t, a, now, 1)}
 	if n := attack(&now, 100*time.Second, p...); n < 260_000 || n > 260_004 {
 		t.Errorf("%d calls, want 130 s of 2000", n)
 	}
@@ -73,14 +73,14 @@ func TestRateOfUser(t *testing.T) {
 		p.Close()
 	}
 	for i := range uint32(1000) { // others, whose full buckets are removed
-		opened(t, a, 10+i).Close()
+		opened(t, a, now, 10+i).Close()
 	}
-	again := opened(t, a, 1)
+	again := opened(t, a, now, 1)
 	if n := attack(&now, 10*time.Second, again); n < 19_990 || n > 20_001 {
 		t.Errorf("%d calls of a new process in 10 s, want 20000: the rate of the user, of which nothing is saved", n)
 	}
-	other := opened(t, a, 2)
-	if wait := other.Spend(now, 30_000); wait != 0 {
+	other := opened(t, a, now, 2)
+	if wait := other.Spend(now, 30_000*Call); wait != 0 {
 		t.Errorf("another user waits %v", wait)
 	}
 }
@@ -90,19 +90,19 @@ func TestRatesAreForgotten(t *testing.T) {
 	a := rates(1000, 2000)
 	now := time.Hour
 	for i := range uint32(10_000) {
-		p := opened(t, a, i)
-		p.Spend(now, 1)
+		p := opened(t, a, now, i)
+		p.Spend(now, Call)
 		p.Close()
 		now += time.Second
 	}
-	if n := len(a.calls); n > 2*minSweep {
-		t.Errorf("%d buckets for 10000 users, of which the last is not full", n)
+	if n := len(a.users); n > 2*minSweep {
+		t.Errorf("%d users of 10000 are known, of which the last is not full", n)
 	}
 }
 
 // No number of calls overflows: more of them never wait shorter, up to the longest wait.
 func TestRateExtremes(t *testing.T) {
-	const longest = 1<<30*time.Second - Saved
+	const longest = longest - Saved
 	for _, per := range []uint64{0, 1, 1 << 40, 1<<64 - 1} {
 		before := time.Duration(0)
 		for _, n := range []uint64{0, 1, 1 << 30, 1 << 34, 1 << 35, 1 << 40, 1<<63 + 1<<40, 1<<64 - 1} {

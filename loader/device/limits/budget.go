@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import "time"
+
+const (
+	// Call is the processor time that a control message counts for.
+	Call = 20 * time.Microsecond
+
+	// Saved is for how long calls that were not made are kept: a process that has made none for so long may
+	// make them all at once.
+	Saved = 30 * time.Second
+
+	// A process may cost one part in engineShare of the engine's thread, and all processes of a user twice as much.
+	engineShare, userEngineShare = 100, engineShare / 2
+
+	// engineSaved is for how long unused time of the engine's thread is kept. It is short, since all packets wait for that
+	// thread. That of a user is longer than what one process can cost in an iteration of the engine takes to refill, so that
+	// other processes of the user do not wait for it.
+	engineSaved, userEngineSaved = 10 * time.Millisecond, 200 * time.Millisecond
+)
+
+// budget is the processor time of the server that a user or a process may cost. Its zero value is full.
+type budget struct {
+	whole  Bucket // processor time of all that was done
+	engine Bucket // processor time of the engine's thread
+}
+
+// spend takes the processor time of calls, of which there are perSecond.
+func (b *budget) spend(now, cost time.Duration, perSecond uint64) (wait time.Duration) {
+	const most = 1 << 40 // no product exceeds 64 bits
+	return b.whole.Spend(now, uint64(cost), min(max(perSecond, 1), most)*uint64(Call), Saved)
+}
+
+// spendEngine takes time of the engine's thread, of which there is one part in share. At its limit it takes half of the
+// whole, so that calls are never shut out.
+func (b *budget) spendEngine(now, cost time.Duration, share time.Duration, saved time.Duration) (wait time.Duration) {
+	b.whole.take(now, cost*share/2, Saved)
+	return b.engine.take(now, cost*share, saved)
+}
+
+// isFull reports whether nothing of it is missing.
+func (b *budget) isFull(now time.Duration) bool { return b.whole.isFull(now) && b.engine.isFull(now) }
+
+// forget removes users that have ended, when there are many. Those with a budget that is not full stay: another process of
+// the user would begin with a full one.
+func (a *Accounts) forget(now time.Duration) {
+	if len(a.users) < a.sweep {
+		return
+	}
+	for id, u := range a.users {
+		if u.inUse[Processes] == 0 && u.budget.isFull(now) {
+			delete(a.users, id)
+		}
+	}
+	a.sweep = max(2*len(a.users), minSweep)
+}
+
+// minSweep is how many users there are before the first time that some are removed.
+const minSweep = 64
+
+// Spend counts processor time that the messages of the process have cost: Call for each message. It returns how long the
+// process has to wait before the next, by its own limit and by that of its user. now is the time since any fixed point.
+// Nothing is refused. Any goroutine may call it.
+func (p *Process) Spend(now, cost time.Duration) (wait time.Duration) {
+	l := &p.accounts.limits
+	return max(p.budget.spend(now, cost, l.Process[Calls]), p.user.budget.spend(now, cost, l.User[Calls]))
+}
+
+// SpendEngine counts time of the engine's thread that the process has cost. It returns how long the thread is to do
+// nothing of that kind for it.
+func (p *Process) SpendEngine(now, cost time.Duration) (wait time.Duration) {
+	return max(
+		p.budget.spendEngine(now, cost, engineShare, engineSaved),
+		p.user.budget.spendEngine(now, cost, userEngineShare, userEngineSaved),
+	)
+}
