@@ -41,7 +41,8 @@ func TestEngineTime(t *testing.T) {
 	for _, p := range all {
 		p.Close()
 	}
-	if got := engineTime(&now, time.Second, part, opened(t, a, now, 1), opened(t, a, now, 1), opened(t, a, now, 1)); got > time.Second/userEngineShare+4*part {
+	later := []*Process{opened(t, a, now, 1), opened(t, a, now, 1), opened(t, a, now, 1)}
+	if got := engineTime(&now, time.Second, part, later...); got > time.Second/userEngineShare+4*part {
 		t.Errorf("new processes of the user cost %v of a second", got)
 	}
 	if wait := opened(t, a, now, 2).SpendEngine(now, part); wait != 0 {
