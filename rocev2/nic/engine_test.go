@@ -43,7 +43,7 @@ func queuePairAt(d *dest) *QP {
 	return x
 }
 
-// receiver is a queue pair in RTR whose peer is the address.
+// receiver is a queue pair in RTR whose peer is the address. There is no route to it.
 func receiver(t *testing.T, e *engine, typ verbs.QPType) *QP {
 	t.Helper()
 	x := &QP{dev: e.dev, typ: typ, send: &CQ{dev: e.dev}, recv: &CQ{dev: e.dev}}
@@ -59,7 +59,7 @@ func receiver(t *testing.T, e *engine, typ verbs.QPType) *QP {
 	if err := x.q.Modify(a, verbs.MaskState|verbs.MaskPMTU|verbs.MaskDestQPN|verbs.MaskRQPSN|verbs.MaskMaxDestRdAtomic|verbs.MaskMinRNRTimer); err != nil {
 		t.Fatal(err)
 	}
-	x.src, x.dest = us, &dest{addr: peer}
+	x.src, x.address = us, address{path: route.Fixed(*noRoute), dest: &dest{addr: peer}}
 	return x
 }
 
