@@ -131,7 +131,7 @@ func TestAgentCallRead(t *testing.T) {
 
 // Apply writes what the slot names, and nothing else.
 func TestAgentCallApply(t *testing.T) {
-	all := bpf.DestRegs{RateBps: 7, StackRateBps: 4, EngineRateBps: 5, EngineBytes: 99, NextTxNs: labStart + 3, ClassId: 8, Node: 9, Caps: 10, TxPackets: 99, Policy: bpf.PolicyRegs{RateBps: 7, Decisions: 3}}
+	all := bpf.DestRegs{RateBps: 7, StackRateBps: 4, EngineRateBps: 5, Bound: 2, EngineLimit: 6, EngineBytes: 99, NextTxNs: labStart + 3, ClassId: 8, Node: 9, Caps: 10, TxPackets: 99, Policy: bpf.PolicyRegs{RateBps: 7, Decisions: 3}}
 	old := func(d *bpf.DestRegs) { d.RateBps, d.ClassId, d.Node, d.Caps = 70, 80, 90, 100 }
 	l := newLab(t)
 	slots := l.callBuffer()
@@ -147,7 +147,7 @@ func TestAgentCallApply(t *testing.T) {
 		{"the pacer's queue", bpf.ShiftNextTx, func(d *bpf.DestRegs) { d.NextTxNs, d.ValidAfterNs = labStart+3, labStart+3 }},
 		{"the pacer's queue, by little", bpf.ShiftNextTx | bpf.KeepEchoes, func(d *bpf.DestRegs) { d.NextTxNs = labStart + 3 }},
 		{"policy", bpf.SetPolicy, func(d *bpf.DestRegs) {
-			d.RateBps, d.StackRateBps, d.EngineRateBps, d.Policy, d.ValidAfterNs = 7, 4, 5, all.Policy, labStart
+			d.RateBps, d.StackRateBps, d.EngineRateBps, d.Bound, d.Policy, d.ValidAfterNs = 7, 4, 5, 2, all.Policy, labStart
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

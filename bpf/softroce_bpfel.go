@@ -86,7 +86,8 @@ type SoftroceDestRegs struct {
 	WinEnginePaced uint32
 	WinEngine      uint8
 	EngineLimit    uint8
-	Reserved2      [2]uint8
+	Bound          uint8
+	Reserved2      uint8
 	TurnaroundNs   int64
 	RttNs          int64
 	Credit         uint32

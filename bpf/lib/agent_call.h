@@ -85,7 +85,7 @@ static __always_inline void set_stack_rate(struct dest_regs *d, __u64 rate, __u6
 }
 
 /*
- * set_rates sets the three rates. Echoes of packets that wait in the pacer measure the old
+ * set_rates sets the three rates and the bound that sets them. Echoes of packets that wait in the pacer measure the old
  * rate, so valid_after_ns keeps them out of the window. For packets of the engine,
  * engine_sync does that when it returns the new rate. If no packet of the kernel stack
  * waits, a change of stack_rate_bps alone invalidates nothing.
@@ -101,6 +101,7 @@ static __always_inline void set_rates(struct dest_regs *d, const struct dest_reg
 	if (changed)
 		settle(d, mono);
 	d->rate_bps = to->rate_bps;
+	d->bound = to->bound;
 	WRITE_ONCE(d->engine_rate_bps, to->engine_rate_bps);
 }
 

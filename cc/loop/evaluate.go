@@ -74,22 +74,19 @@ func (l *Loop) evaluateSlots(slots []bpf.AgentSlot, params *fourcase.Params, sam
 
 // decide makes one step of the policy.
 func (l *Loop) decide(st *step, params *fourcase.Params, now uint64) {
-	share := params.MaxRateBps
-	if !l.prioritizes() {
-		share = l.senders.even.Share(params.MaxRateBps)
-	}
+	share := l.evenShare(params)
 	if st.restarts {
 		l.restartIdle(st, params, now)
 	}
-	bounded := st.sender.bounded(&st.policy, params, share)
+	below := st.sender.below(&st.policy, params, share)
 	sample := st.sample()
 	sample.ShareBps = l.share(params)
 	sample.Idle = sample.Idle || l.pauses.answers(st.key, &sample, now)
-	st.sender.decided(fourcase.Step(&st.policy, &bounded, sample, now), &st.policy)
+	st.sender.decided(fourcase.Step(&st.policy, &below, sample, now), &st.policy)
 	if firstLoaded(st.regs.Policy.State, st.policy.State, &sample) {
 		l.startPause(st, &sample, now)
 	}
-	rate := st.limited(min(l.enforced(st, params, now), share), params)
+	rate := l.bounded(st, params, share, now)
 	l.window(&st.policy, params, rate)
 	if st.policyChanged() {
 		st.set |= bpf.SetPolicy

@@ -6,7 +6,7 @@ import "github.com/softroce/softroce-xdp/cc/fourcase"
 
 // The link is divided evenly among the destinations that have data (S1.2), by demand
 // (cc/priority.Even): when one comes or goes, all shares change. The four-case policy
-// decides below the share of its destination (cc/priority.Bound).
+// decides below the share of its destination (cc/priority.ShareBound).
 //
 // Where the node file gives priorities, they divide the link instead (priority.go).
 
@@ -39,19 +39,28 @@ func (x *sender) demand(tick uint64, p *fourcase.Params) uint64 {
 	case p.Mode == fourcase.ModeFixed:
 		return x.policy
 	}
-	if limit := x.bound.Limit(p.MaxRateBps); x.policy < limit-limit>>4 {
+	if limit := x.share.Limit(p.MaxRateBps); x.policy < limit-limit>>4 {
 		return x.policy + x.policy/4 // it cannot use more because of congestion
 	}
 	return p.MaxRateBps
 }
 
-// bounded limits the policy to a share. It returns the parameters for this step.
-func (x *sender) bounded(r *fourcase.Regs, p *fourcase.Params, share uint64) fourcase.Params {
+// evenShare returns the even share of a destination, at most max_rate_bps. Where the nodes have
+// priorities, it is max_rate_bps.
+func (l *Loop) evenShare(p *fourcase.Params) uint64 {
+	if l.prioritizes() {
+		return p.MaxRateBps
+	}
+	return l.senders.even.Share(p.MaxRateBps)
+}
+
+// below limits the policy to a share. It returns the parameters for this step.
+func (x *sender) below(r *fourcase.Regs, p *fourcase.Params, share uint64) fourcase.Params {
 	q := *p
 	if p.Mode == fourcase.ModeFixed {
 		return q // the rate is configured: it stays in the registers
 	}
-	r.RateBps = x.bound.Apply(r.RateBps, share, p.MaxRateBps)
+	r.RateBps = x.share.Apply(r.RateBps, share, p.MaxRateBps)
 	q.MaxRateBps, q.MinRateBps = share, min(p.MinRateBps, share)
 	return q
 }
@@ -61,6 +70,6 @@ func (x *sender) bounded(r *fourcase.Regs, p *fourcase.Params, share uint64) fou
 func (x *sender) decided(d fourcase.Decision, r *fourcase.Regs) {
 	x.policy = r.RateBps
 	if d.Action.Cuts() {
-		x.bound.Decreased(r.DecreaseQ10)
+		x.share.Decreased(r.DecreaseQ10)
 	}
 }

@@ -46,7 +46,7 @@ func TestLimitIsObeyedForItsLife(t *testing.T) {
 			}
 		}
 		p.ticks(1)
-		if got := p.dests[0].regs.RateBps; got <= 8e6 || mode != fourcase.ModeFixed && got > limitAhead*8e6*5/4 {
+		if got := p.dests[0].regs.RateBps; got <= 8e6 || mode != fourcase.ModeFixed && got > maxAhead*8e6*5/4 {
 			t.Errorf("%v: %d bit/s just after the limit", mode, got)
 		}
 		p.ticks(1000)
@@ -78,7 +78,7 @@ func TestLimitLeavesTheRestToLowerLevels(t *testing.T) {
 	for now := 1000 * second; now < 1001*second; now += playTick {
 		for i, limit := range []uint64{20e6, 0} {
 			st := &step{key: keyN(byte(i + 1)), regs: &bpf.DestRegs{WinPaced: 1}, sampled: true, policy: fourcase.Regs{RateBps: 100e6}, limit: limit}
-			rates[i] = st.limited(l.enforced(st, &params, now), &params)
+			rates[i] = l.bounded(st, &params, params.MaxRateBps, now)
 		}
 		l.ShareOut(now)
 	}

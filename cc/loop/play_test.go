@@ -72,9 +72,11 @@ func (p *player) ticks(n int) {
 		for i, d := range at {
 			if slots[i].Op&bpf.SetPolicy != 0 {
 				r := &slots[i].Regs
-				d.regs.Policy, d.regs.RateBps, d.regs.StackRateBps, d.regs.EngineRateBps = r.Policy, r.RateBps, r.StackRateBps, r.EngineRateBps
+				d.regs.Policy, d.regs.Bound = r.Policy, r.Bound
+				d.regs.RateBps, d.regs.StackRateBps, d.regs.EngineRateBps = r.RateBps, r.StackRateBps, r.EngineRateBps
 			}
 		}
+		p.l.ShareOut(p.now)
 	}
 }
 

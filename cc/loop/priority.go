@@ -15,24 +15,13 @@ func (l *Loop) prioritizes() bool {
 	return prio.Mode == priority.ModeOn && l.sharer != nil
 }
 
-// enforced returns the rate for a destination for which the four-case policy has just
-// decided.
-func (l *Loop) enforced(st *step, params *fourcase.Params, now uint64) uint64 {
-	if !l.prioritizes() {
-		return st.policy.RateBps
-	}
-	rate, allowed := l.sharer.Enforce(st.key.Addr, observe(st, params), now)
-	st.policy.RateBps = allowed
-	return rate
-}
-
-// observe collects what the priority policy needs to know of a destination.
-func observe(st *step, params *fourcase.Params) *priority.Observation {
+// observe collects what the priority policy needs to know of a destination whose rate is rate.
+func observe(st *step, params *fourcase.Params, rate uint64) *priority.Observation {
 	d, regs := st.regs, &st.policy
 	return &priority.Observation{
-		Node: d.Node, Bytes: d.TxBytes + etherLen*d.TxPackets, Paced: st.paced(),
+		Bytes: d.TxBytes + etherLen*d.TxPackets, Paced: st.paced(),
 		Queued:  regs.QueueingTxNs > int64(params.DeadbandNs) || regs.Action == fourcase.ActionLossCut || regs.Action == fourcase.ActionCECut,
-		RateBps: regs.RateBps, Configured: params.Mode == fourcase.ModeFixed, LimitBps: st.limit, MinBps: params.MinRateBps,
+		RateBps: rate, AllowedBps: regs.RateBps, LimitBps: st.limit, MinBps: params.MinRateBps,
 		DecidedNs: regs.DecidedNs, DecreasedNs: regs.DecreasedNs,
 	}
 }

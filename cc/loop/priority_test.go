@@ -31,7 +31,7 @@ func TestPriorityOfNodes(t *testing.T) {
 	evaluate := func() (rates [2]uint64) {
 		for i := range rates {
 			st := &step{key: keyN(byte(i + 1)), regs: &bpf.DestRegs{WinPaced: 1}, sampled: true, policy: fourcase.Regs{RateBps: 100e6}}
-			rates[i] = l.enforced(st, &params, now)
+			rates[i] = l.bounded(st, &params, params.MaxRateBps, now)
 		}
 		l.ShareOut(now)
 		now += uint64(10 * time.Millisecond)
@@ -56,21 +56,20 @@ func TestNoPriorities(t *testing.T) {
 // What the priority policy observes of registers and the four-case policy.
 func TestObserve(t *testing.T) {
 	params := fourcase.Params{MinRateBps: 7, DeadbandNs: 1000}
-	d := bpf.DestRegs{Node: 4, TxBytes: 1000, TxPackets: 10}
+	d := bpf.DestRegs{TxBytes: 1000, TxPackets: 10}
 	st := step{regs: &d, sampled: true, policy: fourcase.Regs{RateBps: 50, QueueingTxNs: 1000, DecidedNs: 5, DecreasedNs: 3}}
 	r := &st.policy
-	want := priority.Observation{Node: 4, Bytes: 1140, RateBps: 50, MinBps: 7, DecidedNs: 5, DecreasedNs: 3}
+	want := priority.Observation{Bytes: 1140, RateBps: 40, AllowedBps: 50, MinBps: 7, DecidedNs: 5, DecreasedNs: 3}
 	check := func() {
 		t.Helper()
-		if diff := cmp.Diff(&want, observe(&st, &params)); diff != "" {
+		if diff := cmp.Diff(&want, observe(&st, &params, 40)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	check()
 	st.limit, want.LimitBps = 9, 9
 	check()
-	d.WinPaced, params.Mode = 2, fourcase.ModeFixed
-	want.Paced, want.Configured = true, true
+	d.WinPaced, want.Paced = 2, true
 	check()
 	want.Queued = true
 	r.QueueingTxNs++

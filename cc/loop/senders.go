@@ -26,9 +26,9 @@ type sender struct {
 	tick          uint64 // number of its last evaluation
 	seen          uint64 // time of its last evaluation
 	stack, engine party
-	policy        uint64         // the four-case policy's rate
-	limit         uint64         // limit that the destination has named, 0 = none
-	bound         priority.Bound // the share of the link
+	policy        uint64              // the four-case policy's rate
+	limit         uint64              // limit that the destination has named, 0 = none
+	share         priority.ShareBound // even share of the link
 }
 
 // party is one of the two senders to a destination: kernel stack or engine.

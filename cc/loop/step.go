@@ -24,6 +24,7 @@ type step struct {
 	// Results: the values that were read, until a decision changes them.
 	policy     fourcase.Regs
 	rate       uint64 // rate of the destination, bit/s
+	bound      Bound  // bound that sets the rate
 	stackRate  uint64 // the part of the kernel stack
 	engineRate uint64 // the part of the engine
 	class      uint32 // class of the pacer
@@ -38,7 +39,7 @@ func stepOf(slot *bpf.AgentSlot) step {
 	d := &slot.Regs
 	return step{
 		key: slot.Key, regs: d, policy: *bpf.PolicyAs[fourcase.Regs](&d.Policy),
-		rate: d.RateBps, stackRate: d.StackRateBps, engineRate: d.EngineRateBps, class: d.ClassId, node: d.Node,
+		rate: d.RateBps, bound: Bound(d.Bound), stackRate: d.StackRateBps, engineRate: d.EngineRateBps, class: d.ClassId, node: d.Node,
 	}
 }
 
@@ -48,7 +49,7 @@ func (st *step) store(slot *bpf.AgentSlot) bool {
 	d := &slot.Regs
 	*bpf.PolicyAs[fourcase.Regs](&d.Policy) = st.policy
 	d.RateBps, d.StackRateBps, d.EngineRateBps = st.rate, st.stackRate, st.engineRate
-	d.ClassId, d.Node = st.class, st.node
+	d.Bound, d.ClassId, d.Node = uint8(st.bound), st.class, st.node
 	slot.ShiftNs, slot.Op = st.shiftNs, st.set
 	return st.set != 0
 }

@@ -13,7 +13,7 @@ import (
 // what to write.
 func TestStepStore(t *testing.T) {
 	slot := &bpf.AgentSlot{Key: keyN(1), Op: bpf.SetCaps, ShiftNs: 99} // of an earlier step
-	slot.Regs = bpf.DestRegs{RateBps: 10, StackRateBps: 4, EngineRateBps: 6, ClassId: 7, Node: 2, TxPackets: 5}
+	slot.Regs = bpf.DestRegs{RateBps: 10, Bound: 5, StackRateBps: 4, EngineRateBps: 6, ClassId: 7, Node: 2, TxPackets: 5}
 	slot.Regs.Policy.RateBps = 12
 	read := slot.Regs
 
@@ -31,13 +31,13 @@ func TestStepStore(t *testing.T) {
 	st.shiftNextTx(30)
 	st.set |= bpf.KeepEchoes
 	st.shiftNextTx(-10)
-	st.policy.RateBps, st.rate, st.stackRate, st.engineRate = 22, 20, 8, 12
+	st.policy.RateBps, st.rate, st.bound, st.stackRate, st.engineRate = 22, 20, BoundFloor, 8, 12
 	if slot.Regs != read || !st.policyChanged() {
 		t.Errorf("before store the slot is %+v", slot)
 	}
 	st.set |= bpf.SetPolicy
 	want := read
-	want.ClassId, want.RateBps, want.StackRateBps, want.EngineRateBps, want.Policy.RateBps = 8, 20, 8, 12, 22
+	want.ClassId, want.RateBps, want.Bound, want.StackRateBps, want.EngineRateBps, want.Policy.RateBps = 8, 20, 3, 8, 12, 22
 	if !st.store(slot) || slot.Regs != want || slot.ShiftNs != 20 || slot.Op != bpf.SetClass|bpf.ShiftNextTx|bpf.SetPolicy {
 		t.Errorf("stored %+v\nwant registers %+v", slot, want)
 	}

@@ -6,13 +6,12 @@ import "time"
 
 // Observation is what an evaluation observed of a destination and decided for it.
 type Observation struct {
-	Node   uint32 // number of the node, if the node is not defined
 	Bytes  uint64 // bytes of layer 2 that were sent to it, ever
 	Paced  bool   // packets waited for the rate since the last evaluation
 	Queued bool   // packets wait in the network, or were lost or marked
 
-	RateBps    uint64 // rate that congestion control allows
-	Configured bool   // RateBps was set by a person and stays as it is
+	RateBps    uint64 // rate of the destination
+	AllowedBps uint64 // rate that congestion control allows
 	LimitBps   uint64 // limit that the destination has named (RATE_LIMIT), 0 = none
 	MinBps     uint64 // the least that any destination gets, if possible
 
@@ -20,8 +19,8 @@ type Observation struct {
 	DecreasedNs uint64 // last decrease of the rate by congestion control
 }
 
-// destination has the state of one destination with traffic.
-type destination struct {
+// Destination has the state of one destination with traffic.
+type Destination struct {
 	key          Key
 	node         *node
 	demand       uint64 // demand at the last call of Share
@@ -43,44 +42,40 @@ const (
 	// pacedForNs: a destination whose packets waited for the rate within this time is
 	// assumed to want more.
 	pacedForNs = uint64(100 * time.Millisecond)
-	// maxAhead bounds the rate of congestion control, as a multiple of the enforced rate.
-	// If the destination's own path becomes the bottleneck, few decreases must be enough.
-	maxAhead = 4
 )
 
-// enforce stores the observation. It returns the rate to enforce and the rate of congestion
-// control, which stays within maxAhead times the enforced one unless it is configured.
-func (d *destination) enforce(o *Observation, now uint64) (rate, allowed uint64) {
+// Bounds returns the most that maximum and priority of its node give a destination, and the
+// minimum that it has, 0 = none.
+func (d *Destination) Bounds() (most, floor uint64) {
+	if d.limit == 0 {
+		return d.node.max, 0
+	}
+	return min(d.node.max, d.limit), d.floor
+}
+
+// observe stores the observation.
+func (d *Destination) observe(o *Observation, now uint64) {
 	d.observedNs = now
 	d.usage.update(o.Bytes, now)
 	if o.Paced {
 		d.pacedNs = now
 	}
-	d.rate = min(o.RateBps, d.node.max)
-	if d.limit != 0 {
-		d.rate = max(min(d.rate, d.limit), d.floor)
-	}
 	d.most = All
 	if o.LimitBps != 0 {
 		d.most = o.LimitBps
 	}
-	d.rate = min(d.rate, d.most)
-	d.allowed = o.RateBps
-	if !o.Configured {
-		d.allowed = max(min(o.RateBps, maxAhead*min(d.rate, All/maxAhead)), d.floor)
-	}
+	d.rate, d.allowed = o.RateBps, o.AllowedBps
 	d.decidedNs, d.decreasedNs, d.queued = o.DecidedNs, o.DecreasedNs, o.Queued
-	return d.rate, d.allowed
 }
 
 // wantsMore reports whether the rate limits what is sent.
-func (d *destination) wantsMore(now uint64) bool { return d.pacedNs != 0 && now-d.pacedNs < pacedForNs }
+func (d *Destination) wantsMore(now uint64) bool { return d.pacedNs != 0 && now-d.pacedNs < pacedForNs }
 
 // estimateDemand returns what the destination could use until the next call of Share: a
 // quarter more than congestion control allows, or than was sent if that was enough. The
 // quarter keeps free what a destination may have but cannot use yet, because its rate
 // grows in steps. A destination cannot use more than it takes.
-func (d *destination) estimateDemand(now uint64) uint64 {
+func (d *Destination) estimateDemand(now uint64) uint64 {
 	use := d.usage.bps
 	if d.wantsMore(now) {
 		use = d.allowed
@@ -90,7 +85,7 @@ func (d *destination) estimateDemand(now uint64) uint64 {
 
 // addCongestionSigns adds the destination's signs of congestion. changedNs is when the capacity last
 // changed.
-func (d *destination) addCongestionSigns(s *CongestionSigns, changedNs, now uint64) {
+func (d *Destination) addCongestionSigns(s *CongestionSigns, changedNs, now uint64) {
 	if d.wantsMore(now) || !d.usage.measured {
 		s.UsedBps += d.rate
 	} else {

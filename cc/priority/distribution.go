@@ -24,12 +24,12 @@ func (x *distribution) among(n *node, share, floor uint64) {
 	}
 	// The order must not change, or remainders of divisions would move from one
 	// destination to another, and rates with them.
-	slices.SortFunc(n.dests, func(a, b *destination) int { return bytes.Compare(a.key[:], b.key[:]) })
-	x.divide(share, n.dests, func(d *destination) uint64 { return d.demand })
+	slices.SortFunc(n.dests, func(a, b *Destination) int { return bytes.Compare(a.key[:], b.key[:]) })
+	x.divide(share, n.dests, func(d *Destination) uint64 { return d.demand })
 	for i, d := range n.dests {
 		d.limit = max(x.out[i], 1)
 	}
-	x.divide(floor, n.dests, func(*destination) uint64 { return floor })
+	x.divide(floor, n.dests, func(*Destination) uint64 { return floor })
 	for i, d := range n.dests {
 		d.floor = min(x.out[i], floor)
 		d.limit = max(d.limit, d.floor)
@@ -37,7 +37,7 @@ func (x *distribution) among(n *node, share, floor uint64) {
 }
 
 // divide writes into out what each destination gets of amount.
-func (x *distribution) divide(amount uint64, dests []*destination, demand func(*destination) uint64) {
+func (x *distribution) divide(amount uint64, dests []*Destination, demand func(*Destination) uint64) {
 	x.in, x.out = x.in[:0], x.out[:0]
 	for i, d := range dests {
 		x.in = append(x.in, Node{ID: uint32(i), Level: 1, Max: amount, Demand: demand(d)})

@@ -35,16 +35,16 @@ func (e *Even) Share(most uint64) uint64 {
 	return max(min(e.level, most), 1)
 }
 
-// Bound keeps the rate of congestion control for one destination below its share. A share
+// ShareBound keeps the rate of congestion control for one destination below its share. A share
 // that shrinks is no congestion: the rate from before is remembered, and is in force again
 // when the share grows. The zero value has had no share yet.
-type Bound struct {
+type ShareBound struct {
 	limit uint64 // the last share, 0 = none
 	free  uint64 // the rate without the bound, 0 = the bound does not limit it
 }
 
 // Limit returns the last share, or most without one.
-func (b *Bound) Limit(most uint64) uint64 {
+func (b *ShareBound) Limit(most uint64) uint64 {
 	if b.limit == 0 {
 		return most
 	}
@@ -53,7 +53,7 @@ func (b *Bound) Limit(most uint64) uint64 {
 
 // Apply takes in the next share. It returns what rate becomes before congestion control
 // decides, which may then set it to at most share.
-func (b *Bound) Apply(rate, share, most uint64) uint64 {
+func (b *ShareBound) Apply(rate, share, most uint64) uint64 {
 	b.limit = b.Limit(most)
 	switch {
 	case rate > share:
@@ -74,4 +74,4 @@ func (b *Bound) Apply(rate, share, most uint64) uint64 {
 
 // Decreased takes in that congestion control decreased the rate by q10/1024: the
 // remembered rate was as much too high as the bounded one.
-func (b *Bound) Decreased(q10 uint32) { b.free -= (b.free >> 10) * uint64(q10) }
+func (b *ShareBound) Decreased(q10 uint32) { b.free -= (b.free >> 10) * uint64(q10) }

@@ -34,9 +34,9 @@ func TestEvenIsStable(t *testing.T) {
 }
 
 // The rate from before a share comes back with the share, less what congestion took.
-func TestBound(t *testing.T) {
+func TestShareBound(t *testing.T) {
 	const most, m = 1e9, 1_000_000
-	var b Bound
+	var b ShareBound
 	step := func(what string, rate, share, want uint64) uint64 {
 		t.Helper()
 		got := b.Apply(rate, share, most)

@@ -33,7 +33,10 @@ func ExampleSharer() {
 	now := uint64(time.Second)
 	for range 2 { // evaluations
 		for _, key := range []priority.Key{one, two} {
-			rate, _ := s.Enforce(key, &priority.Observation{Node: 2, Paced: true, RateBps: 100_000_000}, now)
+			d := s.Destination(key, 2)
+			most, floor := d.Bounds()
+			rate := max(min(100_000_000, most), floor)
+			s.Observe(d, &priority.Observation{Paced: true, RateBps: rate, AllowedBps: 100_000_000}, now)
 			fmt.Println(netip.AddrFrom16(key).Unmap(), rate)
 		}
 		s.Share(100_000_000, now)

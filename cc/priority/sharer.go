@@ -3,16 +3,16 @@
 package priority
 
 // Sharer shares a link among destinations by the priority of their nodes (S4.5), on top
-// of congestion control. An evaluation calls Enforce for each destination with traffic,
-// and Share once at its end: the next evaluation enforces, for each destination, the
-// lesser of its share and the rate that congestion control allows, and at least its
-// minimum.
+// of congestion control. An evaluation reads the Bounds of each Destination with traffic,
+// sets its rate by them, and calls Observe. At its end it calls Share once, which sets the
+// bounds for the next evaluation. The rate is the lesser of the destination's part and what
+// congestion control allows, and at least its minimum.
 //
 // Times are nanoseconds of the caller's monotonic clock, rates bits per second. A Sharer
 // has one user at a time.
 type Sharer struct {
 	defined map[Key]*node
-	dests   map[Key]*destination // destinations with traffic
+	dests   map[Key]*Destination // destinations with traffic
 	link    SharedLink
 	minimum uint64 // minimum of every destination, so that no node starves
 
@@ -31,12 +31,12 @@ type node struct {
 	id       uint32
 	level    uint8
 	min, max uint64
-	dests    []*destination // destinations with traffic; filled by each call of Share
+	dests    []*Destination // destinations with traffic; filled by each call of Share
 }
 
 // NewSharer returns a Sharer without nodes.
 func NewSharer() *Sharer {
-	return &Sharer{defined: map[Key]*node{}, dests: map[Key]*destination{}}
+	return &Sharer{defined: map[Key]*node{}, dests: map[Key]*Destination{}}
 }
 
 // Define sets the priority of a node with these addresses; Demand is not used. Nodes
@@ -51,20 +51,24 @@ func (s *Sharer) Define(n Node, addresses ...Key) {
 // Reset forgets all traffic, as if the policy had been off until now.
 func (s *Sharer) Reset() { clear(s.dests) }
 
-// Enforce takes in what was observed of a destination. It returns the rate to enforce,
-// and what congestion control's own rate becomes: it stays within a multiple of the
-// enforced one.
-func (s *Sharer) Enforce(key Key, o *Observation, now uint64) (rate, allowed uint64) {
+// Destination returns a destination with traffic. id is the number of its node, if that is not
+// defined.
+func (s *Sharer) Destination(key Key, id uint32) *Destination {
 	d := s.dests[key]
 	if d == nil {
-		d = &destination{key: key, node: s.defined[key]}
+		d = &Destination{key: key, node: s.defined[key]}
 		if d.node == nil {
-			d.node = &node{id: o.Node, level: Levels, max: All}
+			d.node = &node{id: id, level: Levels, max: All}
 		}
 		s.dests[key] = d
 	}
+	return d
+}
+
+// Observe takes in what was observed of a destination in an evaluation, and the rate that it has.
+func (s *Sharer) Observe(d *Destination, o *Observation, now uint64) {
 	s.minimum = o.MinBps
-	return d.enforce(o, now)
+	d.observe(o, now)
 }
 
 // Share divides at most limit among the destinations and returns the outcome.

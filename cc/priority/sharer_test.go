@@ -50,13 +50,28 @@ func (l *sharerLab) evaluate(n int, capacity uint64, all ...traffic) []uint64 {
 				before = x.allowed
 			}
 			l.sent[x.peer] += min(x.uses, before) / 8 / 100
-			o := Observation{Bytes: l.sent[x.peer], Paced: x.uses > before, RateBps: x.allowed, LimitBps: x.takes, MinBps: minimum}
-			rates[i], _ = l.s.Enforce(keyOf(x.peer), &o, l.now)
+			o := Observation{Bytes: l.sent[x.peer], Paced: x.uses > before, AllowedBps: x.allowed, LimitBps: x.takes, MinBps: minimum}
+			rates[i] = enforce(l.s, x.peer, &o, l.now)
 			l.rates[x.peer] = rates[i]
 		}
 		l.state = l.s.Share(capacity, l.now)
 	}
 	return rates
+}
+
+// enforce gives a destination the rate that its bounds allow, and observes it. As in the policy loop
+// (loop.Bounds), the limit of the destination goes below the floor, and the rate of congestion control
+// stays within four times the rate.
+func enforce(s *Sharer, peer string, o *Observation, now uint64) uint64 {
+	d := s.Destination(keyOf(peer), 0)
+	most, floor := d.Bounds()
+	o.RateBps = max(min(o.AllowedBps, most), floor)
+	if o.LimitBps != 0 {
+		o.RateBps = min(o.RateBps, o.LimitBps)
+	}
+	o.AllowedBps = max(min(o.AllowedBps, 4*o.RateBps), floor)
+	s.Observe(d, o, now)
+	return o.RateBps
 }
 
 func keyOf(peer string) Key { return netip.MustParseAddr(peer).As16() }
@@ -121,8 +136,8 @@ func TestSharerLimitOfTheDestination(t *testing.T) {
 // Destinations that are sent to at the rate that they take use that rate of a shared link.
 func TestSharerUsedUpToTheLimit(t *testing.T) {
 	var signs CongestionSigns
-	d := destination{node: &node{max: All}}
-	d.enforce(&Observation{Paced: true, RateBps: line, LimitBps: 20e6}, 1e9)
+	d := Destination{node: &node{max: All}}
+	d.observe(&Observation{Paced: true, RateBps: 20e6, AllowedBps: line, LimitBps: 20e6}, 1e9)
 	d.addCongestionSigns(&signs, 0, 1e9)
 	if signs.UsedBps != 20e6 {
 		t.Errorf("%d bit/s are used, want 20 Mbit/s", signs.UsedBps)
@@ -146,20 +161,6 @@ func TestSharerAddressesOfANode(t *testing.T) {
 	l := newSharerLab(t)
 	got := l.evaluate(3, 100e6, greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("fd00::2"), greedy("10.0.0.3"))
 	l.want("35 Mbit/s for both", got, 60e6, 17.5e6, 17.5e6, 5e6)
-}
-
-// The rate of congestion control stays near the enforced one.
-func TestSharerKeepsRatesNear(t *testing.T) {
-	l := newSharerLab(t)
-	l.evaluate(3, 100e6, greedy("10.0.0.1"), greedy("10.0.0.2"), greedy("10.0.0.3"))
-	o := Observation{RateBps: line, MinBps: minimum}
-	if rate, allowed := l.s.Enforce(keyOf("10.0.0.3"), &o, l.now); rate != 5e6 || allowed != 20e6 {
-		t.Errorf("enforced %d, allowed %d", rate, allowed)
-	}
-	o.Configured = true
-	if rate, allowed := l.s.Enforce(keyOf("10.0.0.3"), &o, l.now); rate != 5e6 || allowed != line {
-		t.Errorf("a configured rate: enforced %d, allowed %d", rate, allowed)
-	}
 }
 
 // Reset ends what the policy did, and it starts anew.
@@ -191,8 +192,8 @@ func TestSharerFirstSigns(t *testing.T) {
 	s := NewSharer()
 	now := uint64(1e9)
 	for i, peer := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
-		o := Observation{Bytes: 1e9, Paced: i < 2, Queued: true, RateBps: []uint64{9e6, 8e6, 80e6}[i], MinBps: minimum, DecidedNs: now, DecreasedNs: now}
-		s.Enforce(keyOf(peer), &o, now)
+		o := Observation{Bytes: 1e9, Paced: i < 2, Queued: true, AllowedBps: []uint64{9e6, 8e6, 80e6}[i], MinBps: minimum, DecidedNs: now, DecreasedNs: now}
+		enforce(s, peer, &o, now)
 	}
 	if state := s.Share(95e6, now); state.CapacityBps < 90e6 {
 		t.Errorf("the link carries 97 Mbit/s, and is taken to carry %.1f", float64(state.CapacityBps)/1e6)

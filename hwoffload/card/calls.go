@@ -96,7 +96,7 @@ func (m *Model) apply(element int, set uint32) {
 		for at := uint64(first); at < destBytes; at += 8 {
 			m.write64(regs.DestBase+uint64(element)*regs.DestStride+at, m.read64(regs.CallsBase+regs.CallsBufferOffset+at))
 		}
-		setRates(d, rates{from.RateBps(), from.StackRateBps(), from.EngineRateBps()}, now)
+		setRates(d, rates{from.RateBps(), from.StackRateBps(), from.EngineRateBps(), from.WinEngineWord().Bound()}, now)
 	}
 	if set&setClass != 0 {
 		d.SetClassId(from.ClassId())
@@ -115,10 +115,13 @@ func (m *Model) apply(element int, set uint32) {
 	}
 }
 
-// rates are the three rates of an entry, in bits per second.
-type rates struct{ all, stack, engine uint64 }
+// rates are the three rates of an entry, in bits per second, and the bound that sets them.
+type rates struct {
+	all, stack, engine uint64
+	bound              uint32
+}
 
-// setRates sets the three rates. Echoes of packets that left before do not measure a changed
+// setRates sets the three rates and the bound. Echoes of packets that left before do not measure a changed
 // rate, and those of packets that wait neither.
 //
 // The card has no rate for packets of a kernel stack, so next_tx_ns is the time at which the
@@ -134,6 +137,7 @@ func setRates(d regs.Dest, to rates, now uint64) {
 	}
 	d.SetRateBps(to.all)
 	d.SetEngineRateBps(to.engine)
+	d.SetWinEngineWord(d.WinEngineWord().WithBound(to.bound))
 }
 
 // settle ignores echoes of packets that leave before the packets that wait.

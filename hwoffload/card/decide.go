@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/loop"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 )
 
@@ -38,11 +39,13 @@ func (m *Model) decide(element int) bool {
 	for i := range words {
 		words[i] = m.read64(base + uint64(i)*8)
 	}
-	rate := fourcase.Step(&r, &p, sample, now).RateBps
+	// A card by itself has no bound but the policy.
+	bounds := loop.Bounds{loop.BoundPolicy: fourcase.Step(&r, &p, sample, now).RateBps}
+	rate, bound := bounds.Rate()
 	for i, w := range words {
 		m.write64(base+uint64(i)*8, w)
 	}
-	setRates(d, rates{rate, rate, rate}, now)
+	setRates(d, rates{rate, rate, rate, uint32(bound)}, now)
 	return true
 }
 

@@ -174,7 +174,7 @@ func TestApply(t *testing.T) {
 	p := tab.Port(0)
 	s := p.Slots()
 	for i, k := range []bpf.DestKey{key(3), key(9), key(5)} {
-		s[i] = bpf.AgentSlot{Key: k, Regs: bpf.DestRegs{RateBps: 1, EngineRateBps: 2, StackRateBps: 3, ClassId: 4, Node: 5, Caps: 6, NextTxNs: 7, TxPackets: 8}}
+		s[i] = bpf.AgentSlot{Key: k, Regs: bpf.DestRegs{RateBps: 1, EngineRateBps: 2, StackRateBps: 3, Bound: 12, EngineLimit: 13, ClassId: 4, Node: 5, Caps: 6, NextTxNs: 7, TxPackets: 8}}
 		s[i].Regs.Policy.RateBps, s[i].Regs.Policy.State = 9, 10
 	}
 	s[0].Op, s[1].Op, s[2].Op = bpf.SetPolicy|bpf.SetNode|bpf.SetClass, bpf.SetCaps|bpf.ShiftNextTx, bpf.SetPolicy
@@ -185,7 +185,7 @@ func TestApply(t *testing.T) {
 	if s[0].Found != 1 || s[1].Found != 1 || s[2].Found != 0 {
 		t.Errorf("found %d %d %d", s[0].Found, s[1].Found, s[2].Found)
 	}
-	a := bpf.DestRegs{RateBps: 1, EngineRateBps: 2, StackRateBps: 3, ClassId: 4, Node: 5, ValidAfterNs: 77}
+	a := bpf.DestRegs{RateBps: 1, EngineRateBps: 2, StackRateBps: 3, Bound: 12, ClassId: 4, Node: 5, ValidAfterNs: 77}
 	a.Policy.RateBps, a.Policy.State = 9, 10
 	b := bpf.DestRegs{Caps: 11, NextTxNs: ^uint64(0), ValidAfterNs: 77}
 	rows, err := tab.Rows()

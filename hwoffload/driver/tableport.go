@@ -128,7 +128,8 @@ func (p *TablePort) Lookup(key bpf.DestKey, d *bpf.DestRegs) (bool, error) {
 // Words of an entry that Apply writes to the buffer, by what names them.
 var (
 	ratesWords = wordsAt(unsafe.Offsetof(bpf.DestRegs{}.RateBps), 8, unsafe.Offsetof(bpf.DestRegs{}.EngineRateBps), 8,
-		unsafe.Offsetof(bpf.DestRegs{}.StackRateBps), 8, unsafe.Offsetof(bpf.DestRegs{}.Policy), unsafe.Sizeof(bpf.PolicyRegs{}))
+		unsafe.Offsetof(bpf.DestRegs{}.Bound), 1, unsafe.Offsetof(bpf.DestRegs{}.StackRateBps), 8,
+		unsafe.Offsetof(bpf.DestRegs{}.Policy), unsafe.Sizeof(bpf.PolicyRegs{}))
 	classWords = wordsAt(unsafe.Offsetof(bpf.DestRegs{}.ClassId), 4)
 	nodeWords  = wordsAt(unsafe.Offsetof(bpf.DestRegs{}.Node), 4)
 	capsWords  = wordsAt(unsafe.Offsetof(bpf.DestRegs{}.Caps), 2)

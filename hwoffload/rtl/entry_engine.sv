@@ -52,6 +52,9 @@ module entry_engine (
   localparam logic [31:0] LITERAL = 32'd1;
   localparam int MODE = softroce_regs_pkg::FOURCASE_MODE_OFS * 8;
 
+  // loop.BoundPolicy: a card by itself has no other bound.
+  localparam logic [7:0] BOUND_POLICY = 8'd1;
+
   // Bits of fields.
   localparam int SET_POLICY = 0;
   localparam int SET_CLASS = 1;
@@ -73,6 +76,7 @@ module entry_engine (
   localparam int ENGINE_RATE = softroce_regs_pkg::DEST_ENGINE_RATE_BPS_BIT;
   localparam int WIN_ENGINE_PACED = softroce_regs_pkg::DEST_WIN_ENGINE_PACED_BIT;
   localparam int WIN_ENGINE = softroce_regs_pkg::DEST_WIN_ENGINE_WORD_WIN_ENGINE_BIT;
+  localparam int BOUND = softroce_regs_pkg::DEST_WIN_ENGINE_WORD_BOUND_BIT;
   localparam int WIN_RNR = softroce_regs_pkg::DEST_CREDIT_SEQ_WORD_WIN_RNR_BIT;
   localparam int TX_PACKETS = softroce_regs_pkg::DEST_TX_PACKETS_BIT;
   localparam int STACK_RATE = softroce_regs_pkg::DEST_STACK_RATE_BPS_BIT;
@@ -142,6 +146,7 @@ module entry_engine (
       if (what[SET_POLICY]) begin
         merged[RATE%512+:64] = table_rdata[RATE%512+:64];
         merged[ENGINE_RATE%512+:64] = table_rdata[ENGINE_RATE%512+:64];
+        merged[BOUND%512+:8] = table_rdata[BOUND%512+:8];
       end
       4'd3: begin
         if (what[SET_POLICY]) merged[STACK_RATE%512+:64] = table_rdata[STACK_RATE%512+:64];
@@ -212,6 +217,7 @@ module entry_engine (
       work[RATE+:64] = rate;
       work[ENGINE_RATE+:64] = rate;
       work[STACK_RATE+:64] = rate;
+      work[BOUND+:8] = BOUND_POLICY;
       work[POLICY_REGS+:1536] = decided;
     end
     if ((kind == DECIDE || kind == APPLY) && changed) work[VALID_AFTER+:64] = later(empty, at);

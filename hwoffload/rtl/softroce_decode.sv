@@ -685,7 +685,7 @@ module softroce_decode (
           rw = rw | 64'hffffffffffffffff;
         end
         28'ha0: begin
-          rw = rw | 64'hffffffffffff;
+          rw = rw | 64'hffffffffffffff;
         end
         28'ha8: begin
           rw = rw | 64'hffffffffffffffff;

@@ -65,8 +65,9 @@ func (v *Vector) First() bpf.DestRegs {
 // data to send; shares of the link and priorities are left out.
 func Decide(d *bpf.DestRegs, p *fourcase.Params, now uint64) {
 	r := bpf.PolicyAs[fourcase.Regs](&d.Policy)
-	rate := fourcase.Step(r, p, loop.SampleOf(d, true), now).RateBps
-	d.RateBps, d.StackRateBps, d.EngineRateBps = rate, rate, rate
+	bounds := loop.Bounds{loop.BoundPolicy: fourcase.Step(r, p, loop.SampleOf(d, true), now).RateBps}
+	rate, bound := bounds.Rate()
+	d.RateBps, d.StackRateBps, d.EngineRateBps, d.Bound = rate, rate, rate, uint8(bound)
 }
 
 // Card replays events on a model of the card. The entry is that of node 1.

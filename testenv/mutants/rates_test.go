@@ -87,7 +87,7 @@ var priorities = area{name: "cc priority", dir: "cc/priority", pure: true, list:
 	},
 	{
 		name: "the limit goes below the floor", file: "destination.go",
-		old: "d.rate = max(min(d.rate, d.limit), d.floor)", new: "d.rate = min(d.rate, d.limit)", test: "TestSharerMinimum",
+		old: "return min(d.node.max, d.limit), d.floor", new: "return min(d.node.max, d.limit), 0", test: "TestSharerMinimum",
 	},
 	{
 		name: "a counter that starts again gives a huge usage", file: "destination.go",
@@ -101,9 +101,9 @@ var priorities = area{name: "cc priority", dir: "cc/priority", pure: true, list:
 
 // policySteps is the step of the policy in the loop, and neverChanges a policy that decides and never changes a rate.
 const (
-	policySteps  = "	st.sender.decided(fourcase.Step(&st.policy, &bounded, sample, now), &st.policy)\n"
+	policySteps  = "	st.sender.decided(fourcase.Step(&st.policy, &below, sample, now), &st.policy)\n"
 	neverChanges = `	before := st.policy.RateBps
-	decision := fourcase.Step(&st.policy, &bounded, sample, now)
+	decision := fourcase.Step(&st.policy, &below, sample, now)
 	if before != 0 {
 		st.policy.RateBps = before
 	}
@@ -122,8 +122,24 @@ var policyLoop = area{name: "policy loop", dir: "cc/loop", pure: true, list: []m
 		test: "TestSplitByDemand",
 	},
 	{
-		name: "the limit of a destination is not enforced", file: "limit.go",
-		old: "if st.limit == 0 || rate != 0 && rate <= st.limit {", new: "if st.limit == 0 || rate != 0 {", test: "TestLimitIsObeyedForItsLife",
+		name: "the limit of a destination is not enforced", file: "bounds.go",
+		old: "BoundReceiver: st.limit}", new: "}", test: "TestLimitIsObeyedForItsLife",
+	},
+	{
+		name: "the greatest bound sets the rate", file: "bounds.go",
+		old: "limit > bps == (bound == BoundFloor)", new: "limit > bps == (bound != BoundFloor)", test: "TestBounds",
+	},
+	{
+		name: "the floor is a bound like the others", file: "bounds.go",
+		old: "limit > bps == (bound == BoundFloor)", new: "limit < bps", test: "TestBoundsProperty",
+	},
+	{
+		name: "a bound that changes alone is not stored", file: "bounds.go",
+		old: "if uint8(st.bound) != st.regs.Bound {", new: "if false {", test: "TestBoundAloneIsStored",
+	},
+	{
+		name: "a bound changes the rate that was configured", file: "bounds.go",
+		old: "if params.Mode != fourcase.ModeFixed {", new: "if true {", test: "TestBoundsLeaveAConfiguredRate",
 	},
 	{
 		name: "decisions that change no rate are not stored", file: "evaluate.go",

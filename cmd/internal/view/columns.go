@@ -55,9 +55,12 @@ var whereTo = []Column{
 }
 
 var howMuch = []Column{
-	{Head: "RATE", Sort: "rate", Text: "rate that the policy allows, in bits per second; - for unpaced",
+	{Head: "RATE", Sort: "rate", Text: "rate of the destination, in bits per second; - for unpaced",
 		cell:    func(d *Destination) string { return dashUnless(d.RateBps != 0, cli.Rate(d.RateBps)) },
 		compare: func(a, b *Destination) int { return cmp.Compare(b.RateBps, a.RateBps) }},
+	{Head: "BOUND", Sort: "bound", Text: "what sets the rate (docs/study/four-case.md): policy, priority, floor, share or receiver; - before the first decision",
+		cell:    func(d *Destination) string { return dashUnless(d.Bound != "", d.Bound) },
+		compare: func(a, b *Destination) int { return cmp.Compare(a.Bound, b.Bound) }},
 	{Head: "SENDING", Sort: "sending", Live: true, Text: "bits per second sent since the last refresh",
 		cell:    func(d *Destination) string { return live(d.SendingBps) },
 		compare: func(a, b *Destination) int { return cmp.Compare(deref(b.SendingBps), deref(a.SendingBps)) }},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/loop"
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -36,6 +37,7 @@ type Destination struct {
 	Window   Window    `json:"window"`
 
 	RateBps   uint64 `json:"rate_bps"`       // 0 = unpaced
+	Bound     string `json:"bound"`          // bound that sets rate_bps; empty = not known
 	StackBps  uint64 `json:"stack_rate_bps"` // part of rate_bps that the kernel stack may use
 	EngineBps uint64 `json:"engine_rate_bps"`
 	Limit     string `json:"engine_limit,omitempty"` // reason why a queue pair of the engine did not send at its last report
@@ -122,7 +124,7 @@ func DestinationOf(r loader.Row) Destination {
 			TxNs: sample(d.WinTxNs), RxNs: sample(d.WinRxNs), RttNs: sample(d.WinRttNs),
 			Samples: d.WinSamples, CE: d.WinCe, Loss: d.WinLoss, RNR: uint16(d.WinRnr), Paced: d.WinPaced,
 		},
-		RateBps: d.RateBps, StackBps: d.StackRateBps, EngineBps: d.EngineRateBps, NextTxNs: d.NextTxNs, PacedNs: d.PacedNs, Class: d.ClassId,
+		RateBps: d.RateBps, Bound: loop.Bound(d.Bound).String(), StackBps: d.StackRateBps, EngineBps: d.EngineRateBps, NextTxNs: d.NextTxNs, PacedNs: d.PacedNs, Class: d.ClassId,
 		TxPackets: d.TxPackets, TxBytes: d.TxBytes, TxUnstamped: d.TxUnstamped,
 		Limit: limit(d), EnginePackets: d.EnginePackets, EngineBytes: d.EngineBytes,
 		RxPackets: d.RxPackets, RxBytes: d.RxBytes, RxUnstamped: d.RxUnstamped,

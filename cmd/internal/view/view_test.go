@@ -15,6 +15,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/bpf"
 	"github.com/softroce/softroce-xdp/cc/fourcase"
+	"github.com/softroce/softroce-xdp/cc/loop"
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/inspect"
@@ -31,6 +32,7 @@ func rows() []loader.Row {
 	a.Ces, a.Cnps, a.Naks = 3, 2, 1
 	p := bpf.PolicyAs[fourcase.Regs](&a.Policy)
 	p.State, p.QueueingTxNs, p.QueueingRxNs, p.CaseNo, p.Row, p.Action = fourcase.StateBase, 12_000, 900, 2, 5, fourcase.ActionCut
+	a.Bound = uint8(loop.BoundReceiver)
 	b.Node, b.RateBps, b.TxPackets = 1, 1_000_000_000, 7
 	return []loader.Row{
 		{Addr: netip.MustParseAddr("10.0.0.10"), Regs: a},
@@ -47,10 +49,10 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `
-NODE  ADDRESS    STAMPS     TX    RX    IN_TX  Q_TX   Q_RX  CASE  ACTION   RATE  TX_PKTS  TX_BYTES  RX_PKTS  RX_BYTES  RETX  CE  NAK  RNR
-   1  fd00::2    no          -     -        -     -      -     -  -          1G        7         0        0         0     0   0    0    0
-   2  10.0.0.10  yes     112us  85us  -1.25ms  12us  900ns     2  cut     97.3M    12.6k       14M      800       48k     0   5    1    0
-   -  10.0.0.9   no          -     -        -     -      -     -  -           -        0         0        0         0     0   0    0    0
+NODE  ADDRESS    STAMPS     TX    RX    IN_TX  Q_TX   Q_RX  CASE  ACTION   RATE  BOUND     TX_PKTS  TX_BYTES  RX_PKTS  RX_BYTES  RETX  CE  NAK  RNR
+   1  fd00::2    no          -     -        -     -      -     -  -          1G  -               7         0        0         0     0   0    0    0
+   2  10.0.0.10  yes     112us  85us  -1.25ms  12us  900ns     2  cut     97.3M  receiver    12.6k       14M      800       48k     0   5    1    0
+   -  10.0.0.9   no          -     -        -     -      -     -  -           -  -               0         0        0         0     0   0    0    0
 `
 	if diff := cmp.Diff(want, text(tab)); diff != "" {
 		t.Error(diff)
