@@ -53,21 +53,6 @@ func (d *Destination) Bounds() (most, floor uint64) {
 	return min(d.node.max, d.limit), d.floor
 }
 
-// observe stores the observation.
-func (d *Destination) observe(o *Observation, now uint64) {
-	d.observedNs = now
-	d.usage.update(o.Bytes, now)
-	if o.Paced {
-		d.pacedNs = now
-	}
-	d.most = All
-	if o.LimitBps != 0 {
-		d.most = o.LimitBps
-	}
-	d.rate, d.allowed = o.RateBps, o.AllowedBps
-	d.decidedNs, d.decreasedNs, d.queued = o.DecidedNs, o.DecreasedNs, o.Queued
-}
-
 // wantsMore reports whether the rate limits what is sent.
 func (d *Destination) wantsMore(now uint64) bool { return d.pacedNs != 0 && now-d.pacedNs < pacedForNs }
 

@@ -68,7 +68,17 @@ func (s *Sharer) Destination(key Key, id uint32) *Destination {
 // Observe takes in what was observed of a destination in an evaluation, and the rate that it has.
 func (s *Sharer) Observe(d *Destination, o *Observation, now uint64) {
 	s.minimum = o.MinBps
-	d.observe(o, now)
+	d.observedNs = now
+	d.usage.update(o.Bytes, now)
+	if o.Paced {
+		d.pacedNs = now
+	}
+	d.most = All
+	if o.LimitBps != 0 {
+		d.most = o.LimitBps
+	}
+	d.rate, d.allowed = o.RateBps, o.AllowedBps
+	d.decidedNs, d.decreasedNs, d.queued = o.DecidedNs, o.DecreasedNs, o.Queued
 }
 
 // Share divides at most limit among the destinations and returns the outcome.

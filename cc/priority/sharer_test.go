@@ -137,7 +137,7 @@ func TestSharerLimitOfTheDestination(t *testing.T) {
 func TestSharerUsedUpToTheLimit(t *testing.T) {
 	var signs CongestionSigns
 	d := Destination{node: &node{max: All}}
-	d.observe(&Observation{Paced: true, RateBps: 20e6, AllowedBps: line, LimitBps: 20e6}, 1e9)
+	NewSharer().Observe(&d, &Observation{Paced: true, RateBps: 20e6, AllowedBps: line, LimitBps: 20e6}, 1e9)
 	d.addCongestionSigns(&signs, 0, 1e9)
 	if signs.UsedBps != 20e6 {
 		t.Errorf("%d bit/s are used, want 20 Mbit/s", signs.UsedBps)

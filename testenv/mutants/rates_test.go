@@ -134,6 +134,10 @@ var policyLoop = area{name: "policy loop", dir: "cc/loop", pure: true, list: []m
 		old: "limit > bps == (bound == BoundFloor)", new: "limit < bps", test: "TestBoundsProperty",
 	},
 	{
+		name: "the policy's own rate does not follow the rate", file: "bounds.go",
+		old: "ahead := maxAhead * min(bps, priority.All/maxAhead)", new: "ahead := uint64(priority.All)", test: "TestPolicyRate",
+	},
+	{
 		name: "a bound that changes alone is not stored", file: "bounds.go",
 		old: "if uint8(st.bound) != st.regs.Bound {", new: "if false {", test: "TestBoundAloneIsStored",
 	},
