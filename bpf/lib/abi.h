@@ -89,7 +89,7 @@ struct dest_regs {
 	__u32 win_engine_paced; /* packets of the engine, contained in win_paced */
 	__u8 win_engine;     /* enum sr_engine_report: the engine's latest report in the window */
 	__u8 engine_limit;   /* why a queue pair of the engine sent nothing at its last report (table in transport.md); 0 = not limited */
-	__u8 bound;          /* which bound sets rate_bps: 1 policy, 2 priority, 3 floor, 4 even share, 5 receiver (table in four-case.md); 0 = not known; agent */
+	__u8 bound;          /* which bound sets rate_bps: 1 policy, 2 priority, 3 floor, 4 share, 5 receiver (table in four-case.md); 0 = not known; agent */
 	__u8 reserved2;
 	__s64 turnaround_ns; /* receiver turnaround that rx_ns contains: T1 of the peer's ACK - the echoed T2 */
 	__s64 rtt_ns;        /* RTT from data to ACK by PSN, for peers that echo nothing */

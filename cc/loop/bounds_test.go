@@ -3,6 +3,9 @@
 package loop
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -11,6 +14,21 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 	"github.com/softroce/softroce-xdp/cc/priority"
 )
+
+// The data plane's header has the numbers and names of the bounds.
+func TestBoundsOfTheHeader(t *testing.T) {
+	header, err := os.ReadFile("../../bpf/lib/abi.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for bound := BoundPolicy; bound <= BoundReceiver; bound++ {
+		names = append(names, fmt.Sprintf("%d %v", uint8(bound), bound))
+	}
+	if list := strings.Join(names, ", "); !strings.Contains(string(header), "which bound sets rate_bps: "+list+" (") {
+		t.Errorf("bpf/lib/abi.h does not have the list %q", list)
+	}
+}
 
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {

@@ -2078,7 +2078,7 @@ func (v DestWinEngineWord) WithEngineLimit(x uint32) DestWinEngineWord {
 	return v&^(0xff<<8) | DestWinEngineWord(x)&0xff<<8
 }
 
-// Bound returns field bound. Which bound sets rate_bps: 1 policy, 2 priority, 3 floor, 4 even share, 5 receiver (table in four-case.md); 0 = not known; agent. RW, bits 16 to 23.
+// Bound returns field bound. Which bound sets rate_bps: 1 policy, 2 priority, 3 floor, 4 share, 5 receiver (table in four-case.md); 0 = not known; agent. RW, bits 16 to 23.
 func (v DestWinEngineWord) Bound() uint32 { return uint32(v >> 16 & 0xff) }
 
 // WithBound returns v with field bound set to x.

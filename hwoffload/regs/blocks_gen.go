@@ -588,7 +588,7 @@ var Blocks = []layout.Block{
 		{Name: "win_engine_word", Offset: 0xa4, Bits: 32, Stride: 0x0, Count: 1, Text: "", Fields: []layout.Field{
 			{Name: "win_engine", LSB: 0, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "enum sr_engine_report: the engine's latest report in the window"},
 			{Name: "engine_limit", LSB: 8, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "why a queue pair of the engine sent nothing at its last report (table in transport.md); 0 = not limited"},
-			{Name: "bound", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "which bound sets rate_bps: 1 policy, 2 priority, 3 floor, 4 even share, 5 receiver (table in four-case.md); 0 = not known; agent"},
+			{Name: "bound", LSB: 16, Bits: 8, Access: layout.RW, Signed: false, Reset: 0x0, Unit: "", Text: "which bound sets rate_bps: 1 policy, 2 priority, 3 floor, 4 share, 5 receiver (table in four-case.md); 0 = not known; agent"},
 		}},
 		{Name: "turnaround_ns", Offset: 0xa8, Bits: 64, Stride: 0x0, Count: 1, Text: "receiver turnaround that rx_ns contains: T1 of the peer's ACK - the echoed T2", Fields: []layout.Field{
 			{Name: "turnaround_ns", LSB: 0, Bits: 64, Access: layout.RW, Signed: true, Reset: 0x0, Unit: "ns", Text: "receiver turnaround that rx_ns contains: T1 of the peer's ACK - the echoed T2"},
