@@ -69,7 +69,7 @@ func (e *engine) expire(x *QP) {
 	}
 	count := x.q.Config().Count
 	before := count.Timeouts
-	x.expire(e)
+	x.transport.Expire(e.now)
 	if x.hooks != nil {
 		x.hooks.onTimeout(e, x, count.Timeouts != before)
 	}

@@ -127,6 +127,7 @@ type QP struct {
 	encrypted           bool   // the queue pair takes and sends encrypted packets only (crypt)
 	ackWaitSlot         uint32 // slot in engine.ackWait
 	sendTaken, sendLost uint32
+	rail                uint8 // egress: number of the rail of package ooo
 
 	q qp.QP // all but its Config
 
@@ -143,6 +144,7 @@ type QP struct {
 	src                 netip.Addr
 	timer               sched.Timer[*QP]
 	srq                 *SRQ
+	transport           transport   // transport of the packets: q, or one that works on q
 	hooks               hooks       // nil unless it uses an optional feature
 	credit              *creditFlow // pre-credit's, nil unless it uses that
 

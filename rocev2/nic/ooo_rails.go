@@ -5,7 +5,6 @@ package nic
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -29,12 +29,8 @@ var _ verbs.RailQP = (*QP)(nil)
 // egress is the part of a queue pair on one further interface. Rail i+1 of package ooo is the i-th.
 type egress struct {
 	*QP
-	number    uint8 // number of the rail of the device, from 1
-	announced bool  // the peer has announced the mode there, or has sent packets of it
+	number uint8 // number of the rail of the device, from 1
 }
-
-// oooWindow is the window of a queue pair on one interface, in packets.
-const oooWindow = 256
 
 // UseRails has a queue pair in out-of-order mode send and receive on further interfaces, too. Each
 // address vector has an address of the peer on one more interface, and the address of the further
@@ -65,7 +61,10 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 		if err != nil {
 			return fail(err)
 		}
-		y := &QP{dev: x.dev, typ: x.typ, num: x.num, pd: x.pd, ooo: x.ooo, path: path, flow: flow{a.TClass, a.HopLimit}, src: path.Current().Src}
+		y := &QP{
+			dev: x.dev, typ: x.typ, num: x.num, pd: x.pd, ooo: x.ooo, transport: x.transport, rail: uint8(i + 1),
+			path: path, flow: flow{a.TClass, a.HopLimit}, src: path.Current().Src,
+		}
 		list = append(list, egress{QP: y, number: uint8(n + 1)})
 		if err := x.steerRail(n); err != nil {
 			return fail(err)
@@ -117,13 +116,6 @@ func (d *Device) resolveOn(p *iface, src, dst netip.Addr) (*route.Path, error) {
 		return nil, fmt.Errorf("interface %s: %w", p.name, err)
 	}
 	return path, nil
-}
-
-// configRails adapts the configuration of package ooo to several interfaces.
-func (o *oooQP) configRails(c *ooo.Config) {
-	if n := len(o.rails) + 1; n > 1 {
-		c.Rails, c.Window = n, oooWindow<<bits.Len(uint(n-1))
-	}
 }
 
 // leaveRails takes the queue pair from its further interfaces.
@@ -229,37 +221,12 @@ func (e *engine) enqueueEgresses(x *QP) {
 	}
 }
 
-// rail returns which rail of package ooo a queue pair or egress is.
-func (o *oooQP) rail(x *QP) int {
-	for i, s := range o.rails {
-		if s.QP == x {
-			return i + 1
-		}
+// arrivedOn returns the rail of package ooo by which a packet has come.
+func (x *QP) arrivedOn(p *rocev2.Packet) uint8 {
+	if y := x.egressFor(p); y != nil {
+		return y.rail
 	}
 	return 0
-}
-
-// mayUse reports whether data may be sent on a rail: the peer has announced the mode there.
-func (o *oooQP) mayUse(rail int) bool {
-	if rail == 0 {
-		return true
-	}
-	s := &o.rails[rail-1]
-	if s.announced = s.announced || s.dest.ooo; !s.announced {
-		o.x.dev.eng.queueForSync(s.dest)
-	}
-	return s.announced
-}
-
-// arrived returns the rail by which a packet has come.
-func (o *oooQP) arrived(p *rocev2.Packet) int {
-	y := o.x.egressFor(p)
-	if y == nil {
-		return 0
-	}
-	rail := o.rail(y)
-	o.rails[rail-1].announced = true
-	return rail
 }
 
 // answerBy returns the queue pair or the egress whose socket has room for a response, or nil.
@@ -279,15 +246,11 @@ func (e *engine) answerBy(x *QP) *QP {
 
 // forAnswer returns by whom a response of package ooo leaves: on the interface on which its packet has
 // come, or on another one if the socket of that is full. One of them has room.
-func (x *QP) forAnswer(e *engine) *QP {
+func (x *QP) forAnswer(e *engine, o *qp.Outbound) *QP {
 	if x.ooo == nil || len(x.ooo.rails) == 0 {
 		return x
 	}
-	y := x
-	if rail := e.ooo.next.Rail; rail > 0 {
-		y = x.ooo.rails[rail-1].QP
-	}
-	if e.hasFrame(y) {
+	if y := x.ooo.egress(int(o.Rail)); e.hasFrame(y) {
 		return y
 	}
 	return e.answerBy(x)
@@ -297,10 +260,11 @@ func (x *QP) forAnswer(e *engine) *QP {
 // its path whose RTT is the largest. It is doubled for each such time so far.
 func (x *QP) RTO() (d time.Duration, err error) {
 	err = x.dev.do(func() error {
-		if x.ooo == nil || x.ooo.q == nil {
+		t, ok := x.transport.(*ooo.Transport)
+		if !ok || t.QP() == nil {
 			return errors.New("nic: only a queue pair in out-of-order mode that is connected has this RTO")
 		}
-		d = time.Duration(x.ooo.q.RTO())
+		d = time.Duration(t.QP().RTO())
 		return nil
 	})
 	return d, err

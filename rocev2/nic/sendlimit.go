@@ -17,7 +17,7 @@ func (x *QP) SendLimit() (why qp.SendLimit, err error) {
 // sendLimit tries the queue pair's limit limits first: the others do not matter to one that has
 // nothing to send. The rest are in the order in which serve meets them.
 func (e *engine) sendLimit(x *QP) qp.SendLimit {
-	limit, d := x.transportLimit(e.now), x.nextDest()
+	limit, d := x.transport.SendLimit(e.now), x.nextDest()
 	if limit == qp.LimitDestQueue && d.flight.IsNext(&x.q) {
 		limit = qp.NotLimited // there is room: the next iteration serves it
 	}

@@ -71,7 +71,7 @@ func (e *engine) flushAnswers(x *QP) bool {
 		if o == nil {
 			return true
 		}
-		e.send(x.forAnswer(e), o, false)
+		e.send(x.forAnswer(e, o), o, false)
 	}
 	return false
 }

@@ -76,7 +76,7 @@ func (e *engine) dequeueIdle(d *dest, x *QP) {
 	}
 	d.dequeue()
 	x = x.whole()
-	if x.sendQueued() > 0 {
+	if x.transport.SendQueued() > 0 {
 		d.idle = x.num
 	}
 	x.publish()
