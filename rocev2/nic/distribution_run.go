@@ -191,8 +191,8 @@ func (x *QP) postInternal(wr *verbs.SendWR, s internalSend) error {
 		l.list = l.list[:len(l.list)-1]
 		return err
 	}
-	if x.hooks != nil {
-		x.hooks.onPosted(x, wr)
+	if x.hooked {
+		e.hooks.onPosted(x, wr)
 	}
 	e.distributor.posted = true
 	e.markDirty(x)

@@ -75,9 +75,9 @@
 //
 // # The transport
 //
-// transport.go chooses between package qp and out-of-order mode (package ooo): ooo_qp.go has the life
-// of a queue pair in that mode, ooo_post.go its send queue, ooo_wire.go its packets. A device may have further
-// interfaces (rail.go), which only this mode uses: ooo_rails.go.
+// transport.go has the interface that sends and receives the packets of a queue pair: package qp, or out-of-order
+// mode (package ooo). ooo_qp.go is what that mode needs of the engine. A device may have further interfaces (rail.go),
+// which only this mode uses: ooo_rails.go.
 //
 // # Optional features
 //

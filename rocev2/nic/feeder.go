@@ -174,7 +174,7 @@ func (x *QP) FeedBad(id uint64, recv bool) (flushed int) {
 }
 
 // queued is the number of work requests on the queues.
-func (x *QP) queued() int { return x.sendQueued() + x.q.RecvQueued() }
+func (x *QP) queued() int { return x.transport.SendQueued() + x.q.RecvQueued() }
 
 // Fail ends the queue pair because its ring is damaged. A Feeder calls it. It returns how many work
 // requests it has flushed.

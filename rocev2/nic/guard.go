@@ -122,7 +122,7 @@ func (d *dest) waits(now qp.Time) bool { return now < d.waitsUntil }
 // nakWaits reports whether the queue pair has failed, and its last answer waits for that token. Nothing repeats this
 // NAK: without it, the peer's work request would end with another status, after all its retries.
 func (e *engine) nakWaits(x *QP) bool {
-	return x.dest != nil && x.dest.waits(e.now) && x.ooo == nil && x.q.State() == verbs.StateErr && x.q.AckDue()
+	return x.dest != nil && x.dest.waits(e.now) && x.q.State() == verbs.StateErr && x.q.AckDue()
 }
 
 // endWait ends that wait, which does not count as one for the pacer.

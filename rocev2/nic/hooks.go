@@ -10,8 +10,8 @@ import (
 
 // hooks is an optional feature of the engine. Pre-credit is one (precredit.go).
 //
-// engine.hooks is nil if the feature is off, QP.hooks if the queue pair does not use it: each
-// place that calls a hook does so behind one comparison with nil. The owner of the loop calls
+// engine.hooks is nil if the feature is off, QP.hooked false if the queue pair does not use it: each
+// place that calls a hook does so behind one of these comparisons. The owner of the loop calls
 // all of them. A feature is made with what it needs of the engine. One that has no use for some hooks
 // embeds noHooks. Packets are passed by value:
 // where one escaped through the interface, each received packet would be an allocation.
@@ -19,7 +19,7 @@ type hooks interface {
 	// Of the engine: called if the feature is on.
 
 	// onConnect is called when a queue pair got an address. If the queue pair uses the
-	// feature, it sets QP.hooks.
+	// feature, it sets QP.hooked.
 	onConnect(x *QP, a *verbs.Attr)
 	// onRenewed is called before onPeer when a peer has given another token: it was attached again.
 	onRenewed(d *dest)
@@ -57,7 +57,7 @@ type hooks interface {
 	// inFlight: bytes in flight to the destination before. fresh: the queue pair has taken data, for
 	// the first time.
 	onReceived(x *QP, p rocev2.Packet, m rxMeta, inFlight uint64, fresh bool)
-	// onDisconnect is called before it loses its address. It clears QP.hooks.
+	// onDisconnect is called before it loses its address. It clears QP.hooked.
 	onDisconnect(x *QP)
 }
 

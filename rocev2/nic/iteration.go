@@ -69,9 +69,9 @@ func (e *engine) expire(x *QP) {
 	}
 	count := x.q.Config().Count
 	before := count.Timeouts
-	x.expire(e)
-	if x.hooks != nil {
-		x.hooks.onTimeout(x, count.Timeouts != before)
+	x.transport.Expire(e.now)
+	if x.hooked {
+		e.hooks.onTimeout(x, count.Timeouts != before)
 	}
 	e.markDirty(x)
 }

@@ -130,10 +130,11 @@ type QP struct {
 	selective           bool // copy of dest.sack when it was last negotiated
 	pkey                uint16
 	recvTaken, recvLost uint32
-	egress              // egress on the device's own interface
+	hooked              bool // the queue pair uses the optional feature of the engine (hooks.go)
+	egress                   // egress on the device's own interface
 	timer               sched.Timer[*QP]
 	srq                 *SRQ
-	hooks               hooks       // nil unless it uses an optional feature
+	transport           transport   // transport of the packets: q, or one that works on q
 	credit              *creditFlow // pre-credit's, nil unless it uses that
 
 	pd         *PD

@@ -16,6 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/qpn"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
+	"github.com/softroce/softroce-xdp/rocev2/ooo"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -41,7 +42,12 @@ func TestOutOfOrderRefused(t *testing.T) {
 		bad(1, verbs.OpWrite, func(wr *verbs.SendWR) { wr.RKey ^= 1 })
 		bad(2, verbs.OpRead, func(wr *verbs.SendWR) { wr.RemoteAddr += oooMemoryLen - 1000 })
 		bad(3, verbs.OpWrite, func(wr *verbs.SendWR) { wr.SGL[0].LKey ^= 1 })
-		p.qps[1].ooo.access = verbs.AccessRemoteRead
+		rights := func(r verbs.Access) {
+			if err := p.qps[1].transport.Modify(verbs.Attr{Access: r}, verbs.MaskAccess); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rights(verbs.AccessRemoteRead)
 		bad(4, verbs.OpWriteNotify, func(*verbs.SendWR) {})
 		for id, want := range map[uint64]verbs.Status{
 			1: verbs.StatusRemoteAccess, 2: verbs.StatusRemoteAccess, 3: verbs.StatusLocalProtection, 4: verbs.StatusRemoteAccess,
@@ -53,7 +59,7 @@ func TestOutOfOrderRefused(t *testing.T) {
 		if len(p.recv) != 0 || !bytes.Equal(before, p.mem[1]) {
 			t.Error("a refused message has reached memory or the consumer")
 		}
-		p.qps[1].ooo.access |= verbs.AccessRemoteWrite
+		rights(verbs.AccessRemoteRead | verbs.AccessRemoteWrite)
 		p.order(5, verbs.OpWrite, 0, 3000)
 		p.until()
 		if p.got[5].Status != verbs.StatusSuccess || p.qps[0].State() != verbs.StateRTS {
@@ -121,8 +127,8 @@ func TestOutOfOrderPeerGone(t *testing.T) {
 		}
 		p.order(messages, verbs.OpWrite, 0, 10)
 		p.until()
-		if p.got[messages].Status != verbs.StatusWRFlushed || p.qps[0].sendQueued() != 0 {
-			t.Errorf("posted in ERR: %s; %d are queued", p.got[messages].Status, p.qps[0].sendQueued())
+		if p.got[messages].Status != verbs.StatusWRFlushed || p.qps[0].transport.SendQueued() != 0 {
+			t.Errorf("posted in ERR: %s; %d are queued", p.got[messages].Status, p.qps[0].transport.SendQueued())
 		}
 	})
 }
@@ -264,7 +270,7 @@ func TestOutOfOrderUnannounced(t *testing.T) {
 				e.now = at
 				e.expire(x)
 			}
-			if d := e.now - start; announced || x.State() != verbs.StateErr || d < oooAskTime || d > oooAskTime+2*oooAskPeriod {
+			if d := e.now - start; announced || x.State() != verbs.StateErr || d < ooo.AskTime || d > ooo.AskTime+2*ooo.AskPeriod {
 				t.Fatalf("%s after %d ns", x.State(), d)
 			}
 			e.publishCompletions()

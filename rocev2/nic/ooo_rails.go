@@ -5,7 +5,6 @@ package nic
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -24,15 +24,6 @@ import (
 
 var _ verbs.RailQP = (*QP)(nil)
 
-// oooRail is a queue pair on one further interface. Rail i+1 of package ooo is the i-th.
-type oooRail struct {
-	egress
-	announced bool // the peer has announced the mode there, or has sent packets of it
-}
-
-// oooWindow is the window of a queue pair on one interface, in packets.
-const oooWindow = 256
-
 // UseRails has a queue pair in out-of-order mode send and receive on further interfaces, too. Each
 // address vector has an address of the peer on one more interface, and the address of the further
 // interface of this device that leads there, which may be left out: the i-th vector is of the i-th
@@ -41,7 +32,7 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 	if x.ooo == nil {
 		return errors.New("nic: only a queue pair in out-of-order mode uses several interfaces: create it with QPInit.OutOfOrder")
 	}
-	var list []oooRail
+	var list []egress
 	var numbers []int // indices of the interfaces
 	fail := func(err error) error {
 		for i := range list {
@@ -62,7 +53,7 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 			return fail(err)
 		}
 		to := address{path: path, flow: flow{TClass: a.TClass, HopLimit: a.HopLimit}}
-		list = append(list, oooRail{egress: egress{qp: x, address: to, src: path.Current().Src}})
+		list = append(list, egress{qp: x, address: to, src: path.Current().Src})
 		numbers = append(numbers, n)
 		if err := x.steerRail(n); err != nil {
 			return fail(err)
@@ -78,7 +69,7 @@ func (x *QP) UseRails(to ...verbs.AddressVector) error {
 			return errors.New("nic: the queue pair has its interfaces already; only RESET takes them back")
 		}
 		for i, n := range numbers {
-			g := &list[i].egress
+			g := &list[i]
 			g.dest = x.dev.eng.destinationOn(uint8(n+1), g.path)
 			g.home = g.dest
 		}
@@ -117,20 +108,13 @@ func (d *Device) resolveOn(p *iface, src, dst netip.Addr) (*route.Path, error) {
 	return path, nil
 }
 
-// configRails adapts the configuration of package ooo to several interfaces.
-func (o *oooQP) configRails(c *ooo.Config) {
-	if n := len(o.rails) + 1; n > 1 {
-		c.Rails, c.Window = n, oooWindow<<bits.Len(uint(n-1))
-	}
-}
-
 // leaveRails takes the queue pair from its further interfaces.
 func (e *engine) leaveRails(x *QP) {
 	if x.ooo == nil {
 		return
 	}
 	for i := range x.ooo.rails {
-		g := &x.ooo.rails[i].egress
+		g := &x.ooo.rails[i]
 		if g.drr.Queued() {
 			g.home.remove(g)
 		}
@@ -189,14 +173,14 @@ func (x *QP) egresses(yield func(*egress) bool) {
 		return
 	}
 	for i := range x.ooo.rails {
-		if !yield(&x.ooo.rails[i].egress) {
+		if !yield(&x.ooo.rails[i]) {
 			return
 		}
 	}
 }
 
 // otherRail returns the further interface to which the peer has sent the packet, or nil.
-func (x *QP) otherRail(p *rocev2.Packet) *oooRail {
+func (x *QP) otherRail(p *rocev2.Packet) *egress {
 	if x.ooo == nil {
 		return nil
 	}
@@ -221,33 +205,19 @@ func (x *QP) egressAt(d *dest) *egress {
 // rail returns which rail of package ooo an egress is.
 func (o *oooQP) rail(g *egress) int {
 	for i := range o.rails {
-		if &o.rails[i].egress == g {
+		if &o.rails[i] == g {
 			return i + 1
 		}
 	}
 	return 0
 }
 
-// mayUse reports whether data may be sent on a rail: the peer has announced the mode there.
-func (o *oooQP) mayUse(rail int) bool {
-	if rail == 0 {
-		return true
+// arrivedOn returns the rail of package ooo by which a packet has come.
+func (x *QP) arrivedOn(p *rocev2.Packet) uint8 {
+	if g := x.otherRail(p); g != nil {
+		return uint8(x.ooo.rail(g))
 	}
-	s := &o.rails[rail-1]
-	if s.announced = s.announced || s.dest.ooo; !s.announced {
-		o.x.dev.eng.queueForSync(s.dest)
-	}
-	return s.announced
-}
-
-// arrived returns the rail by which a packet has come.
-func (o *oooQP) arrived(p *rocev2.Packet) int {
-	r := o.x.otherRail(p)
-	if r == nil {
-		return 0
-	}
-	r.announced = true
-	return o.rail(&r.egress)
+	return 0
 }
 
 // answerBy returns the egress whose socket has room for a response, or nil.
@@ -262,15 +232,11 @@ func (e *engine) answerBy(x *QP) *egress {
 
 // forAnswer returns by which egress a response leaves: in out-of-order mode on the interface on which its packet has
 // come, or on another one if the socket of that is full. One of them has room.
-func (e *engine) forAnswer(x *QP) *egress {
-	g := &x.egress
+func (e *engine) forAnswer(x *QP, o *qp.Outbound) *egress {
 	if x.ooo == nil || len(x.ooo.rails) == 0 {
-		return g
+		return &x.egress
 	}
-	if rail := e.ooo.next.Rail; rail > 0 {
-		g = &x.ooo.rails[rail-1].egress
-	}
-	if e.hasFrame(&g.address) {
+	if g := x.ooo.egress(int(o.Rail)); e.hasFrame(&g.address) {
 		return g
 	}
 	return e.answerBy(x)
@@ -280,10 +246,11 @@ func (e *engine) forAnswer(x *QP) *egress {
 // its path whose RTT is the largest. It is doubled for each such time so far.
 func (x *QP) RTO() (d time.Duration, err error) {
 	err = x.dev.do(func() error {
-		if x.ooo == nil || x.ooo.q == nil {
+		t, ok := x.transport.(*ooo.Transport)
+		if !ok || t.QP() == nil {
 			return errors.New("nic: only a queue pair in out-of-order mode that is connected has this RTO")
 		}
-		d = time.Duration(x.ooo.q.RTO())
+		d = time.Duration(t.QP().RTO())
 		return nil
 	})
 	return d, err

@@ -212,12 +212,12 @@ func (e *engine) postSend(p *post, b *postBatch) {
 
 // putSend puts a work request on the send queue. After an error it is not there.
 func (e *engine) putSend(x *QP, wr *verbs.SendWR) error {
-	if err := x.postSend(wr); err != nil {
+	if err := x.transport.PostSend(wr); err != nil {
 		return err
 	}
 	x.sendTaken++
-	if x.hooks != nil {
-		x.hooks.onPosted(x, wr)
+	if x.hooked {
+		e.hooks.onPosted(x, wr)
 	}
 	e.markDirty(x)
 	return nil

@@ -99,7 +99,7 @@ func (c *credits) onConnect(x *QP, a *verbs.Attr) {
 		p = c.remember(d.addr)
 	}
 	x.credit = &creditFlow{}
-	x.credit.Data, x.credit.Packet, x.hooks = x, uint32(packet), c
+	x.credit.Data, x.credit.Packet, x.hooked = x, uint32(packet), true
 	p.dest, d.credit = d, p
 	p.Connect(&x.credit.Flow)
 	if now := c.now(); p.Enabled() {
@@ -139,7 +139,7 @@ func (c *credits) onDisconnect(x *QP) {
 		p.dest.credit, p.dest = nil, nil
 		c.keepIdle(c.now(), p)
 	}
-	x.credit, x.hooks = nil, nil
+	x.credit, x.hooked = nil, false
 }
 
 // onPeer applies what HELLO announced of a peer.

@@ -125,7 +125,7 @@ func TestTurnsFade(t *testing.T) {
 	var all []*QP
 	for range 9 {
 		x := queuePairAt(d)
-		x.hooks, x.credit = e.hooks, &creditFlow{}
+		x.hooked, x.credit = true, &creditFlow{}
 		e.enqueue(&x.egress)
 		all = append(all, x)
 	}

@@ -23,7 +23,7 @@ func TestPreCreditCopies(t *testing.T) {
 	p, r := c.remember(y.dest.addr), c.end.Receiver
 	p.dest = y.dest
 	p.TurnOn()
-	y.dest.credit, y.credit, y.hooks = p, &creditFlow{}, c
+	y.dest.credit, y.credit, y.hooked, l.e.hooks = p, &creditFlow{}, true, c
 	r.NewFlow(1, p.ID)
 	_, g, _ := r.Next(1)
 	r.Return(1, p.ID, precredit.Return{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq})

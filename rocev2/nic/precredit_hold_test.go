@@ -18,7 +18,7 @@ func TestHeldQueuePairIsDestroyed(t *testing.T) {
 		c := newCredits(l.e, &Options{RxFrames: 4096}, 1e10)
 		p := c.remember(x.dest.addr)
 		p.dest, x.dest.credit = x.dest, p
-		x.credit, x.hooks = &creditFlow{}, c
+		x.credit, x.hooked, l.e.hooks = &creditFlow{}, true, c
 		x.credit.Data = x
 		p.Connect(&x.credit.Flow)
 		p.TurnOn()

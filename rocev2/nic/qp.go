@@ -222,7 +222,7 @@ func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
 	if x.send.overrun || x.recv.overrun {
 		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
 	}
-	if x.num, err = e.allocQPN(x); err != nil {
+	if err = e.chooseTransport(x); err != nil {
 		return fmt.Errorf("%w: %d exist", err, e.qps.Len())
 	}
 	conf.QPN = x.num

@@ -87,12 +87,12 @@ func (e *engine) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	if err := x.checkCrypt(a, mask, path); err != nil {
 		return nil, err
 	}
-	if x.ooo != nil && path != nil && mask&verbs.MaskPMTU != 0 {
-		if err := x.ooo.fits(a.PMTU, path); err != nil {
+	if x.ooo != nil {
+		if err := x.ooo.check(a, mask, path); err != nil {
 			return nil, err
 		}
 	}
-	if err := x.modify(*a, mask); err != nil {
+	if err := x.transport.Modify(*a, mask); err != nil {
 		return nil, err
 	}
 	if path != nil {
@@ -138,8 +138,8 @@ func (e *engine) unroute(x *QP) (left *route.Path) {
 		x.internal.disconnect()
 	}
 	if left = x.path; left != nil {
-		if x.hooks != nil {
-			x.hooks.onDisconnect(x)
+		if x.hooked {
+			e.hooks.onDisconnect(x)
 		}
 		x.q.SetFlight(nil)
 		if x.dest.probe.qp == x {

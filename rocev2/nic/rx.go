@@ -70,14 +70,14 @@ func (e *engine) frame(b []byte, m rxMeta, loopback bool) {
 	if !loopback {
 		e.note(x, &p, m)
 	}
-	if x.hooks == nil || loopback {
+	if !x.hooked || loopback {
 		e.deliver(x, &p, &m)
 		return
 	}
 	count := x.q.Config().Count
 	inFlight, taken := x.dest.flight.Bytes(), count.Taken()
 	e.deliver(x, &p, &m)
-	x.hooks.onReceived(x, p, m, inFlight, count.Taken() != taken)
+	e.hooks.onReceived(x, p, m, inFlight, count.Taken() != taken)
 }
 
 // parse reads the headers and checks the ICRC, which packets that the engine has sent itself do not have.

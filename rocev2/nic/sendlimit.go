@@ -18,14 +18,14 @@ func (x *QP) SendLimit() (why qp.SendLimit, err error) {
 // nothing to send. The rest are in the order in which serve meets them.
 func (e *engine) sendLimit(g *egress) qp.SendLimit {
 	x, a := g.qp, g.next()
-	limit, d := x.transportLimit(e.now), g.destOf(a)
+	limit, d := x.transport.SendLimit(e.now), g.destOf(a)
 	if limit == qp.LimitDestQueue && d.flight.IsNext(&x.q) {
 		limit = qp.NotLimited // there is room: the next iteration serves it
 	}
 	switch {
 	case limit != qp.NotLimited || d == nil:
 		return limit
-	case x.hooks != nil && !g.drr.Queued() && !x.dirty && !x.q.Waits(): // mayStart returned false
+	case x.hooked && !g.drr.Queued() && !x.dirty && !x.q.Waits(): // mayStart returned false
 		return qp.LimitFirstFlight
 	case d.paceBlocked != 0:
 		return qp.LimitPacer

@@ -21,7 +21,7 @@ func TestSendLimit(t *testing.T) {
 		{qp.LimitCongestionWindow, func(_ *engine, d *dest, _ *QP) { d.flight.SetWindow(5000) }},
 		{qp.LimitPacer, func(e *engine, d *dest, _ *QP) { d.setRate(e, 1e6) }},
 		{qp.LimitSocket, func(e *engine, _ *dest, _ *QP) { e.loopback.count = loopbackLimit }},
-		{qp.LimitFirstFlight, func(_ *engine, _ *dest, x *QP) { x.hooks = blockingHooks{} }},
+		{qp.LimitFirstFlight, func(e *engine, _ *dest, x *QP) { e.hooks, x.hooked = blockingHooks{}, true }},
 	} {
 		t.Run(c.want.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,7 @@ func (e *engine) flushAnswers(x *QP) bool {
 		if o == nil {
 			return true
 		}
-		e.send(e.forAnswer(x), o, false)
+		e.send(e.forAnswer(x, o), o, false)
 	}
 	return false
 }
@@ -131,7 +131,7 @@ func (e *engine) serve(d *dest, n int, tries *int) (sent int, next destNext) {
 			e.requeue(g, to)
 			continue
 		}
-		if x.hooks != nil && !x.hooks.mayStart(x) {
+		if x.hooked && !e.hooks.mayStart(x) {
 			d.idle = x.num
 			d.dequeue()
 			continue

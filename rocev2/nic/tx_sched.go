@@ -18,10 +18,10 @@ const quantum = 16 << 10
 
 // quantum is that of one queue pair.
 func (x *QP) quantum() int32 {
-	if x.hooks == nil {
+	if !x.hooked {
 		return quantum
 	}
-	return x.hooks.quantum(x)
+	return x.dev.eng.hooks.quantum(x)
 }
 
 // enqueue puts an egress into the queue of its destination, unless it is in it. Whether
@@ -75,7 +75,7 @@ func (e *engine) dequeueIdle(d *dest, x *QP) {
 		d.report.Waited++ // as for the pacer: the destination uses the rate that it has
 	}
 	d.dequeue()
-	if x.sendQueued() > 0 {
+	if x.transport.SendQueued() > 0 {
 		d.idle = x.num
 	}
 	x.publish()
@@ -101,8 +101,8 @@ func (d *dest) lastOfQuantum(n int) bool { return d.drr.Remaining() <= int32(n) 
 // chargeDeficit deducts n bytes that the queue pair in service has sent, and ends its
 // service if that was its quantum and others wait.
 func (e *engine) chargeDeficit(d *dest, x *QP, n int) {
-	if x.hooks != nil {
-		x.hooks.onCharged(x, n)
+	if x.hooked {
+		e.hooks.onCharged(x, n)
 	}
 	if d.drr.Charge(int32(n)) <= 0 && d.contended() {
 		d.drr.Rotate(x.quantum())

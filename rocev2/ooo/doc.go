@@ -23,6 +23,8 @@
 // The other files, by subject:
 //
 //	qp, config, outbound, counters  the queue pair, its limits and its packets
+//	transport                       the mode as the transport of a queue pair of package qp: its life,
+//	transport_send, transport_wire  its send queue, and its packets
 //	snd_loss, snd_probe             loss found by time; packets repeated on suspicion
 //	paths, rtt                      UDP source ports as paths, each with its RTT and loss
 //	rails                           paths on several interfaces

@@ -21,6 +21,7 @@ type Outbound struct {
 	Lost       bool     // a retransmission after a reported loss: not after silence or an RNR NAK
 	Missed     uint16   // our lost packets that this packet reveals; 0 for a READ request, whose response was lost
 	AH         verbs.AH // UD, otherwise nil
+	Rail       uint8    // rail by which it leaves: an interface of several (package ooo)
 
 	source Source // source given to SetSource
 	by     mem.Transform

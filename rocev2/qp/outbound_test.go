@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -93,5 +94,26 @@ func TestFillByFault(t *testing.T) {
 			t.Errorf("%s: %+v", name, *by)
 		}
 		x.wantDone(0, verbs.StatusLocalProtection)
+	}
+}
+
+// An Outbound that has had a packet of another transport has nothing of it in the next one, neither in a request nor
+// in responses without and with data.
+func TestOutboundAfterAnother(t *testing.T) {
+	x := newSource(t, verbs.RC)
+	x.post(verbs.OpSend, 5, 0)
+	y := newTarget(t, verbs.RC)
+	y.next(asking(write(wo, dataBase, 64, 64)))
+	z := newTarget(t, verbs.RC)
+	z.next(dg{Opcode: rocev2.RCReadRequest, VA: dataBase, RKey: dataKey, DMALen: 64})
+	for name, next := range map[string]func(*Outbound) bool{
+		"request":       func(o *Outbound) bool { return x.q.NextData(x.now, o) },
+		"ACK":           func(o *Outbound) bool { return y.q.NextAck(y.now, o) },
+		"READ response": func(o *Outbound) bool { return z.q.NextData(z.now, o) },
+	} {
+		o := &Outbound{Datagram: rocev2.Datagram{BECN: true, OOO: new(rocev2.OOOFields)}, Rail: 2}
+		if !next(o) || o.BECN || o.OOO != nil || o.Rail != 0 {
+			t.Errorf("%s: BECN %t, out of order %v, rail %d", name, o.BECN, o.OOO, o.Rail)
+		}
 	}
 }

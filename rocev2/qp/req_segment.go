@@ -186,7 +186,7 @@ func (r *requester) header(out *Outbound, w *wqe, op rocev2.Opcode, psn rocev2.P
 	q := r.q
 	out.Opcode, out.PSN = op, psn
 	out.PKey, out.DestQP, out.SrcQP = q.attr.PKey, q.attr.DestQPN, q.cfg.QPN
-	out.BECN, out.MigReq = false, false
+	out.BECN, out.MigReq, out.OOO, out.Rail = false, false, nil, 0
 	out.Payload, out.AH, out.Missed = nil, nil, 0
 	out.VA, out.RKey, out.DMALen = w.va, w.rkey, w.length
 	out.Imm = w.imm

@@ -148,6 +148,7 @@ func (r *responder) writeResponse(out *Outbound, op rocev2.Opcode, psn rocev2.PS
 	out.Syndrome, out.MSN = s, msn
 	out.PayloadLen, out.Again, out.Lost, out.Missed, out.AH, out.fill = 0, false, false, 0, nil, nil
 	out.Payload = nil
+	out.BECN, out.OOO, out.Rail = false, nil, 0 // the latest packet may have been one of another transport
 }
 
 func (r *responder) deadline() Time { return r.ack.deadline }

@@ -134,7 +134,7 @@ func checkUnordered(wr *SendWR) (length uint32, err error) {
 // RecvRules are what decides which receives a queue pair takes.
 type RecvRules struct {
 	State  State
-	SRQ    bool // it takes its receives from a shared receive queue
+	SRQ    bool // the receives come from a shared receive queue
 	MaxSGE int  // largest number of elements of a list
 }
 

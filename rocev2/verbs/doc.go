@@ -5,7 +5,8 @@
 // completions, states and attributes of queue pairs, access rights, events and errors. The names
 // are those of the InfiniBand Architecture (IBTA, volume 1) and of libibverbs.
 //
-// Connect brings a queue pair from RESET to RTS.
+// Connect brings a queue pair from RESET to RTS. CheckSend and CheckRecv check work requests, for clients of a transport
+// and for the transport itself.
 //
 // It is the lowest package of the transport and imports only package rocev2, and internal/platform.
 package verbs
