@@ -17,18 +17,18 @@ package nic
 const quantum = 16 << 10
 
 // quantum is that of one queue pair.
-func (x *QP) quantum() int32 {
+func (e *engine) quantum(x *QP) int32 {
 	if !x.hooked {
 		return quantum
 	}
-	return x.dev.eng.hooks.quantum(x)
+	return e.hooks.quantum(x)
 }
 
 // enqueue puts an egress into the queue of its destination, unless it is in it. Whether
 // its queue pair has data is found out there, by NextData.
 func (e *engine) enqueue(g *egress) {
 	if d := g.home; d != nil && !g.drr.Queued() {
-		d.drr.Enqueue(&g.drr, g, g.qp.quantum())
+		d.drr.Enqueue(&g.drr, g, e.quantum(g.qp))
 		e.enqueueDest(d)
 	}
 }
@@ -105,7 +105,7 @@ func (e *engine) chargeDeficit(d *dest, x *QP, n int) {
 		e.hooks.onCharged(x, n)
 	}
 	if d.drr.Charge(int32(n)) <= 0 && d.contended() {
-		d.drr.Rotate(x.quantum())
+		d.drr.Rotate(e.quantum(x))
 		x.q.EndService()
 	}
 }
