@@ -17,8 +17,11 @@ type Bound uint8
 //	bound          what it is                          set by               in force
 //	BoundPolicy    rate of the four-case policy        fourcase.Step        always
 //	BoundPriority  maximum and part of the node        priority.Sharer      if the nodes have priorities
-//	BoundFloor     minimum of the node, a lower bound  priority.Sharer      if the nodes have priorities
+//	BoundFloor     minimum of the node, at least       priority.Sharer      if the nodes have priorities
+//	               min_rate_bps for each destination;
+//	               a lower bound
 //	BoundShare     even share of the link              priority.Even        if they have none
+//	               max_rate_bps                        fourcase.Params      if they have, and the floor is above it
 //	BoundReceiver  limit that the destination named    RATE_LIMIT           during its life
 const (
 	BoundUnknown Bound = iota // no decision yet, or one of an agent that did not write the register

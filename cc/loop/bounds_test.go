@@ -157,6 +157,20 @@ func TestBoundIsNamed(t *testing.T) {
 	}
 }
 
+// A limit of the receiver far below the minimum of the node does not take the policy's own rate below the minimum.
+func TestPolicyRateOfAMinimum(t *testing.T) {
+	const least, limit = playLink / 2, playLink / 10
+	p := play(playLink, playLink, fourcase.ModeRobust, 1)
+	d := p.dests[0]
+	p.l.sharer, p.l.limit = priority.NewSharer(), func(bpf.DestKey, uint64) uint64 { return limit }
+	p.l.sharer.Define(priority.Node{ID: 1, Level: 1, Min: least, Max: priority.All}, d.key.Addr)
+	d.stack = 2 * playLink
+	p.ticks(20)
+	if rate, own := d.regs.RateBps, d.regs.Policy.RateBps; rate != limit || own != least {
+		t.Errorf("rate %d and the policy's %d, want %d and %d", rate, own, limit, least)
+	}
+}
+
 // A bound that changes is written even where nothing else does.
 func TestBoundAloneIsStored(t *testing.T) {
 	l := New(Options{Config: &bpf.Config{}, Limit: func(bpf.DestKey, uint64) uint64 { return 50 }})

@@ -8,9 +8,9 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 )
 
-// setWindow writes into the registers how many bytes may be in flight to a destination at the
-// enforced rate; 0 = no limit. The engine obeys it (rocev2/qp/req_window_congestion.go). The
-// bytes that the kernel stack has in flight are not known: rxe has a window of its own.
+// setWindow writes into the registers how many bytes may be in flight to a destination at its rate;
+// 0 = no limit. The engine obeys it (rocev2/qp/req_window_congestion.go). The bytes that the kernel
+// stack has in flight are not known: rxe has a window of its own.
 //
 // The modes fixed and literal have rates only. The window allows for the delay that jitter
 // adds (spike_ns). Until the first answer, which is mostly that of a HELLO, the RTT is taken

@@ -8,7 +8,7 @@ import (
 	"github.com/softroce/softroce-xdp/cc/fourcase"
 )
 
-// The window is what the enforced rate needs in a round trip and one and a half times
+// The window is what the rate of the destination needs in a round trip and one and a half times
 // the delay aimed at; there is none where that is not known or not wanted.
 func TestSetWindow(t *testing.T) {
 	p := fourcase.DefaultParams(1e9)

@@ -26,7 +26,7 @@ type Destination struct {
 	demand       uint64 // demand at the last call of Share
 	limit, floor uint64 // limits of the last call of Share; limit 0 = there was none
 	most         uint64 // largest rate that the destination takes
-	rate         uint64 // rate that is enforced
+	rate         uint64 // rate of the destination
 	allowed      uint64 // rate that congestion control allows
 	observedNs   uint64
 	pacedNs      uint64 // last time that packets waited for the rate, 0 = never

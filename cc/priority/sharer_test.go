@@ -13,7 +13,7 @@ type sharerLab struct {
 	t     *testing.T
 	s     *Sharer
 	now   uint64
-	rates map[string]uint64 // rates that are enforced
+	rates map[string]uint64 // rates of the destinations
 	sent  map[string]uint64
 	state State
 }

@@ -60,7 +60,7 @@ func deviceCounter(c verbs.Counter) cli.MetricFamily {
 
 // Of a destination.
 var (
-	destRate     = families.Gauge("destination_rate_bits_per_second", "rate that the policy allows, bits per second; 0: not paced", "interface", "address")
+	destRate     = families.Gauge("destination_rate_bits_per_second", "rate of the destination, bits per second; 0: not paced", "interface", "address")
 	destQueueing = families.Gauge("destination_queueing_delay_seconds", "queueing delay of the path to the destination (forward) or back (reverse); absent until there is a base delay", "interface", "address", "direction")
 	destRTT      = families.Gauge("destination_rtt_seconds", "latest RTT, with the receiver turnaround; absent until it is measured", "interface", "address")
 	destTxBytes  = families.Counter("destination_transmitted_bytes", "bytes of IP sent, without the option", "interface", "address")
