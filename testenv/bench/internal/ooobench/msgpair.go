@@ -127,7 +127,7 @@ func (p *Pair) Post(slot int) error {
 // A notification of a message whose slot another one has taken is the second one.
 func (p *Pair) Check(side int, c *verbs.Completion) (slot int, err error) {
 	if c.Status != verbs.StatusSuccess {
-		return 0, fmt.Errorf("%s: %w: %s", p.Name, ErrStatus, c.Status)
+		return 0, fmt.Errorf("%s: %w: %w", p.Name, ErrStatus, c.Status)
 	}
 	if side == 0 {
 		return int(c.WRID), nil
