@@ -415,15 +415,24 @@ func TestPreCreditKeepsTheRate(t *testing.T) {
 	}
 	run(500 * time.Millisecond)
 	used := func() uint64 { return counter(as[0].dev, "precredit_used") }
-	before, start := used(), time.Now()
-	got := run(time.Second)
-	bps := float64(got) * 8 / time.Since(start).Seconds() * (size + 72) / size // of frames
-	t.Logf("%.1f Mbit/s, %d of %d bytes on pre-credit", bps/1e6, used()-before, got)
-	until(t, "something is sent on pre-credit", as[0], b, func() bool { run(time.Millisecond); return used() > before })
-	if bps > 1.05*rate {
-		t.Errorf("%.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
+	// Pre-credit lapses where the machine stands still. The rate is one with pre-credit if some was used meanwhile.
+	const windows = 8
+	for range windows {
+		before, start := used(), time.Now()
+		got := run(time.Second)
+		bps := float64(got) * 8 / time.Since(start).Seconds() * (size + 72) / size // of frames
+		credited := used() - before
+		t.Logf("%.1f Mbit/s, %d of %d bytes on pre-credit", bps/1e6, credited, got)
+		if bps > 1.05*rate {
+			t.Errorf("%.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
+		}
+		if credited == 0 {
+			continue
+		}
+		if bps < 0.5*rate {
+			require.Missed(t, "only %.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
+		}
+		return
 	}
-	if bps < 0.5*rate {
-		require.Missed(t, "only %.1f Mbit/s at a rate of %.1f", bps/1e6, rate/1e6)
-	}
+	t.Errorf("nothing was sent on pre-credit in %d windows\n%s\n%s", windows, dump(as[0].dev), dump(b.dev))
 }
