@@ -30,6 +30,10 @@ type Command = func(ts *testscript.TestScript, neg bool, args []string)
 //	                          sends so much before the command, goes on while it runs,
 //	                          and sends so much after it; not one packet may be lost
 //	eventually N COMMAND...   tries `exits` until it holds, for five minutes
+//	healthy HOST ARGS...      runs `status --check ARGS` on host a or b, which must find no problem; it is tried again
+//	                          for five minutes if all that it names is an agent that stands still
+//	trips COMMAND...          runs a ping that must succeed; it is tried again for five minutes if all that it
+//	                          says is that the peer was silent
 //	agent VAR                 sets VAR to the pid of a's agent
 //	prometheus FILE           reads metrics, as Prometheus does
 func Commands(more map[string]Command) map[string]Command {
@@ -38,6 +42,8 @@ func Commands(more map[string]Command) map[string]Command {
 		"eventually": eventually,
 		"a":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "a", args) },
 		"b":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "b", args) },
+		"healthy":    healthy,
+		"trips":      trips,
 		"traffic":    traffic,
 		"agent":      agentPID,
 		"prometheus": readMetrics,
