@@ -57,6 +57,7 @@ func TestStamp(t *testing.T) {
 		{rocev2.RCSendFirst, true, false, false, &data},
 		{rocev2.RCWriteOnly, false, false, false, &none},
 		{rocev2.RCWriteOnly, true, true, true, &none},
+		{rocev2.RCWriteOnly, true, true, false, &none},
 		{rocev2.RCWriteOnly, true, false, false, nil},
 		{rocev2.RCWriteOnly, false, true, true, nil},
 		{rocev2.RCAck, false, false, false, &ack},
