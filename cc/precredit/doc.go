@@ -22,8 +22,9 @@
 // # Endpoint
 //
 // An Endpoint is all that a host has of this: its Receiver, and for each Peer a Sender. It keeps the lists of
-// what is to be done, decides when which method of the two is called, and calls the host through a Port. NIC,
-// card and simulator are its hosts: what they have of pre-credit is a Port and the calls of an Endpoint.
+// what is to be done, decides when which method of the two is called, and calls the host through a Port. NIC
+// and card are its hosts: what they have of pre-credit is a Port and the calls of an Endpoint. The simulator
+// uses the Peer alone for sending: it asks Next itself, and calls the Receiver directly.
 //
 // # Conservation
 //

@@ -13,7 +13,8 @@ import "slices"
 //	received        Peer.Answer, Data, Opened, Grant, Return
 //	time            Step by Deadline, Peer.Timeout
 //
-// The zero value has no receiver: it only sends.
+// The zero value has no receiver. It is for a host that only sends: NewPeer, Send and SenderStats may be called,
+// and of a Peer TurnOn, Connect, Post, MayStart, Sent, Answer, Grant, Loss, Timeout and Expire.
 type Endpoint struct {
 	// Receiver is the receiving half.
 	Receiver *Receiver

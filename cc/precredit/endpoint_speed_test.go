@@ -14,7 +14,7 @@ func roundTrips() (round func(), a, b *testPort) {
 	now := int64(0)
 	return func() {
 		now += testRTT
-		a.sent, a.credits, a.released = a.sent[:0], a.credits[:0], a.released[:0]
+		*a.sent, a.credits, a.released = (*a.sent)[:0], a.credits[:0], a.released[:0]
 		a.peer.Post(now, f, w)
 		a.peer.end.Send(now)
 		for _, c := range a.credits {
@@ -36,8 +36,8 @@ func TestEndpointAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations in a round trip", n)
 	}
 	// AllocsPerRun has run one more. The first packet of the flow was never delivered: it is lost.
-	if s := b.peer.end.Receiver.Stats(); len(a.sent) != 3 || s.Drained != 1001*3000 {
-		t.Errorf("%d packets in the last round trip, %d bytes delivered in all", len(a.sent), s.Drained)
+	if s := b.peer.end.Receiver.Stats(); len(*a.sent) != 3 || s.Drained != 1001*3000 {
+		t.Errorf("%d packets in the last round trip, %d bytes delivered in all", len(*a.sent), s.Drained)
 	}
 }
 

@@ -12,8 +12,8 @@ type testPort struct {
 	peer     *Peer
 	other    *testPort
 	inFlight uint64
-	results  []Result // results of the next SendData, then ResultSent without a packet is ResultNone
-	sent     []string // flows of the packets that have left, by name
+	results  []Result  // results of the next SendData, then ResultSent without a packet is ResultNone
+	sent     *[]string // flows of the packets that have left, by name; the ports of an endpoint have one list
 	credits  []Credit
 	released []*Flow
 	window   uint32
@@ -35,7 +35,7 @@ func (p *testPort) SendData(now int64, f *Flow) Result {
 	if r != ResultSent && r != ResultLast {
 		return r
 	}
-	p.sent = append(p.sent, f.Data.(string))
+	*p.sent = append(*p.sent, f.Data.(string))
 	if c, ok := p.peer.Sent(now, f, 1000, true, false); ok {
 		p.credits = append(p.credits, c)
 		p.inFlight += 1000
@@ -43,20 +43,38 @@ func (p *testPort) SendData(now int64, f *Flow) Result {
 	return r
 }
 
+// endpointSender are the parameters of the senders of endpoints.
+var endpointSender = SenderParams{
+	LinkBps: 1e10, RTTNs: testRTT, BDPBytes: 12_500, MaxWaitNs: ms, SmallBias: DefaultSmallBias, AgingStep: DefaultAgingStep,
+}
+
 // newEndpoints are two endpoints that are each other's peer, number 1 and 2, with pre-credit on.
 func newEndpoints(limit uint32) (a, b *testPort) {
-	s := SenderParams{LinkBps: 1e10, RTTNs: testRTT, BDPBytes: 12_500, MaxWaitNs: ms, SmallBias: DefaultSmallBias, AgingStep: DefaultAgingStep}
-	a, b = &testPort{}, &testPort{}
+	a, b = &testPort{sent: new([]string)}, &testPort{sent: new([]string)}
 	a.other, b.other = b, a
 	for i, p := range []*testPort{a, b} {
 		e := NewEndpoint(testParams(limit, limit, 1000), 1)
-		p.peer = e.NewPeer(SenderID(2-i), p, s)
+		p.peer = e.NewPeer(SenderID(2-i), p, endpointSender)
 		p.peer.TurnOn()
 		e.TakeFlows(0)
 	}
 	a.exchange(0)
 	b.exchange(0)
 	return a, b
+}
+
+// second adds a peer to the endpoint, with pre-credit on and a grant.
+func (p *testPort) second(limit uint32) *testPort {
+	q := &testPort{sent: p.sent}
+	q.peer = p.peer.end.NewPeer(3, q, endpointSender)
+	q.grant(limit)
+	return q
+}
+
+// grant turns pre-credit on, and has the peer grant for the first time.
+func (p *testPort) grant(limit uint32) {
+	p.peer.TurnOn()
+	p.peer.Grant(0, Grant{Epoch: 1, Limit: limit, Seq: 1, Open: true, LifeNs: 100 * ms})
 }
 
 // exchange has the other host receive the grants, and this one the returns that answer them.
@@ -88,8 +106,8 @@ func TestEndpoints(t *testing.T) {
 	a, b := newEndpoints(5000)
 	f := a.flow(0, "f", 1<<20)
 	a.peer.end.Send(0)
-	if len(a.sent) != 5 || len(a.credits) != 5 || a.peer.end.Counts.Used != 5000 {
-		t.Fatalf("%v on pre-credit, counters %+v, want 5 packets", a.sent, a.peer.end.Counts)
+	if len(*a.sent) != 5 || len(a.credits) != 5 || a.peer.end.Counts.Used != 5000 {
+		t.Fatalf("%v on pre-credit, counters %+v, want 5 packets", *a.sent, a.peer.end.Counts)
 	}
 	if may, _ := a.peer.MayStart(1, f); may || a.peer.end.Deadline() == 0 {
 		t.Errorf("a large flow may start %v in the first flight, deadline %d", may, a.peer.end.Deadline())
@@ -120,29 +138,32 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// Peers that are ready are served in order until there is no room, and a flow that cannot use pre-credit gives
-// way to the next one.
+// Peers that are ready are served in order, each until there is no room, and all until the last packet of a Send.
+// x and y are flows to the first peer, z is one to the second. A flow that cannot use pre-credit gives way to the
+// next one.
 func TestEndpointSend(t *testing.T) {
 	for _, test := range []struct {
 		results []Result
 		sends   int
 		want    string
 	}{
-		{nil, 1, "[x x y y]"},
+		{nil, 1, "[x x y y z z]"},
 		{[]Result{ResultLast}, 1, "[x]"},
+		{[]Result{ResultLast}, 2, "[x x y y z z]"},
 		{[]Result{ResultLast, ResultLast}, 2, "[x x]"},
-		{[]Result{ResultSent, ResultFull}, 1, "[x]"},
-		{[]Result{ResultSent, ResultFull}, 2, "[x x y y]"},
-		{[]Result{ResultNone}, 1, "[y y]"},
-		{[]Result{ResultFailed}, 2, "[y y]"},
+		{[]Result{ResultSent, ResultFull}, 1, "[x z z]"},
+		{[]Result{ResultSent, ResultFull}, 2, "[x z z x y y]"},
+		{[]Result{ResultNone}, 1, "[y y z z]"},
+		{[]Result{ResultFailed}, 2, "[y y z z]"},
 	} {
 		a, _ := newEndpoints(10_000)
 		x, y := a.flow(0, "x", 2000), a.flow(0, "y", 2000)
+		a.second(10_000).flow(0, "z", 2000)
 		a.results = test.results
 		for range test.sends {
 			a.peer.end.Send(0)
 		}
-		if got := fmt.Sprint(a.sent); got != test.want {
+		if got := fmt.Sprint(*a.sent); got != test.want {
 			t.Errorf("%v: %v has left, want %v", test.results, got, test.want)
 		}
 		if failed := len(test.results) > 0 && test.results[0] == ResultFailed; x.Begun() == failed || !y.Begun() {

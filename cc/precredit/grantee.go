@@ -52,7 +52,7 @@ type grantee struct {
 	inSend, inUnderfunded bool
 }
 
-// outstanding is what the peer was given and the budget has not got back, bytes.
+// outstanding is what the sender was given and the budget has not got back, bytes.
 func (p *grantee) outstanding() uint32 { return p.limit - p.done - p.void }
 
 // answered reports whether the sender has received the latest grant.

@@ -4,7 +4,7 @@ package precredit
 
 import "container/heap"
 
-// queue is a first-in first-out queue of peers, a ring.
+// queue is a first-in first-out queue of grantees, a ring.
 type queue struct {
 	ring       []*grantee
 	head, size int
@@ -104,7 +104,7 @@ func (r *Receiver) Expire(now int64) {
 // and what it was given comes back when it can have nothing of it any more.
 const maxTries = 8
 
-// waits tells whether a grant of the peer's is out unanswered.
+// waits reports whether a grant to the grantee is unanswered.
 func (r *Receiver) waits(p *grantee) bool {
 	return !p.answered() && !p.inSend && !p.accountLost && p.tries < maxTries
 }
@@ -112,7 +112,7 @@ func (r *Receiver) waits(p *grantee) bool {
 // retry is when the latest grant goes out again: later each time.
 func (r *Receiver) retry(p *grantee) int64 { return p.sentNs + r.p.RetryNs<<(max(p.tries, 1)-1) }
 
-// due is when the peer next needs attention. It may be too early, as when the limit
+// due is when the grantee next needs attention. It may be too early, as when the limit
 // has been advertised again since: Expire asks again then.
 func (r *Receiver) due(now int64, p *grantee) int64 {
 	ns := r.silent(p.advertisedNs)

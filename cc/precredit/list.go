@@ -40,23 +40,23 @@ func (l *list) Pop() any {
 	return p
 }
 
-// nowhere is the place of a peer that is not in the list.
+// nowhere is the place of a grantee that is not in the list.
 const nowhere = -1
 
-// give puts a peer into the list with a share.
+// give puts a grantee into the list with a share.
 func (l *list) give(p *grantee, share uint32, order uint64) {
 	p.share, p.order = share, order
 	heap.Push(l, p)
 }
 
-// take removes a peer and returns its share.
+// take removes a grantee and returns its share.
 func (l *list) take(p *grantee) (share uint32) {
 	heap.Remove(l, p.place)
 	share, p.share = p.share, 0
 	return share
 }
 
-// timers is a heap of the peers by when they are due.
+// timers is a heap of the grantees by when they are due.
 type timers []*grantee
 
 func (t timers) Len() int { return len(t) }
@@ -87,7 +87,7 @@ func (t *timers) Pop() any {
 	return p
 }
 
-// by sets when a peer is due, if that is sooner than it was.
+// by sets when a grantee is due, if that is sooner than it was.
 func (t *timers) by(p *grantee, ns int64) {
 	if ns < p.dueNs {
 		p.dueNs = ns

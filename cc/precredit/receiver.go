@@ -44,12 +44,12 @@ type Receiver struct {
 	list  list
 	free  uint32 // no sender's share
 
-	// out is the sum of all peers' outstanding(): given, and not yet back.
+	// out is the sum of all grantees' outstanding(): given, and not yet back.
 	out uint32
 
 	timers      timers
 	send        queue // grants to send
-	underfunded queue // peers whose limit the budget could not raise to their share
+	underfunded queue // grantees whose limit the budget could not raise to their share
 	epoch       uint32
 	order       uint64
 	stats       Stats

@@ -30,7 +30,7 @@ const (
 )
 
 // next asks queue pairs for packets, one after the other, responses before data. Data leaves at
-// the rate of its destination (pacer.go), or before that on pre-credit (precredit_send.go).
+// the rate of its destination (pacer.go), or before that on pre-credit (precredit_port.go).
 func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 	d.release(now)
 	if d.credits != nil {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package creditwire translates between package precredit and packets: the bodies of CREDIT_GRANT and
-// CREDIT_RETURN (docs/reference/wire-format.md), and the work requests that pre-credit is for.
+// CREDIT_RETURN (docs/reference/wire-format.md), the credit in the stamps of data and ACKs, and the work requests
+// that pre-credit is for.
 // Internal to this project. The engine and the card's model use it, so both send and understand the
 // same.
 package creditwire

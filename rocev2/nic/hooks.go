@@ -28,7 +28,7 @@ type hooks interface {
 	// onControl is called with a packet to rocev2.ControlQPN.
 	onControl(p rocev2.Packet)
 	// next sends up to n packets before the queues of destinations are served, and returns
-	// how many.
+	// how many, or 1 if it has not come to the end of what may be sent.
 	next(n int) int
 	// onSend is called with each packet before its headers are built. It may set the traffic
 	// class and, if the packet has a timestamp option, the credit in it. ahead: next sends the

@@ -17,8 +17,9 @@ import (
 // Pre-credit (S5), for engines that were opened with Options.PreCredit and towards peers whose
 // engine has it too. What leaves on pre-credit, and who waits, is decided by precredit.Endpoint. The hooks
 // of the engine (hooks.go) call it. This file has connections and flows, precredit_port.go what the
-// endpoint needs of the engine, precredit_tx.go the order of transmission, precredit_wire.go what the two
-// ends send to each other, precredit_peers.go which peers are remembered.
+// endpoint needs of the engine, as to send data on pre-credit, precredit_tx.go who may send without it, traffic
+// classes and quanta, precredit_wire.go what the two ends send to each other, precredit_peers.go which peers are
+// remembered.
 //
 // A flow is what a queue pair of RC posts from the moment it has nothing outstanding
 // until its first ACK: the first flight. In that time its packets leave on pre-credit,
@@ -142,7 +143,8 @@ func (c *credits) onDisconnect(x *QP) {
 	x.credit, x.hooked = nil, false
 }
 
-// onPeer applies what HELLO announced of a peer.
+// onPeer applies what HELLO announced of a peer. Pre-credit is on only while packets to the destination are
+// stamped: SendData relies on it.
 func (c *credits) onPeer(d *dest, reply *DestSync) {
 	p := d.credit
 	if p == nil {

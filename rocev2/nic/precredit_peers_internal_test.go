@@ -9,8 +9,8 @@ import (
 	"github.com/softroce/softroce-xdp/cc/precredit"
 )
 
-// A peer is forgotten a minute after its last queue pair has gone, once the receiver has no account of it. Its
-// counters stay, and others keep their numbers.
+// A peer is forgotten a minute after its last queue pair has gone, once the receiver has no account of it. Others
+// keep their numbers.
 func TestPreCreditForgets(t *testing.T) {
 	c := newCredits(nil, &Options{RxFrames: 4096}, 10e9)
 	address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }

@@ -10,11 +10,16 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// next sends up to n packets that have pre-credit and returns how many.
-func (c *credits) next(n int) (sent int) {
+// next sends up to n packets that have pre-credit and returns how many, or 1 if it has not come to the end of
+// what may be sent: peers are still ready then, and the endpoint has no deadline for them.
+func (c *credits) next(n int) (did int) {
 	c.room, c.tries = n, txTries
 	c.end.Send(c.now())
-	return n - c.room
+	did = n - c.room
+	if c.tries < 0 {
+		return max(did, 1)
+	}
+	return did
 }
 
 // mayStart blocks large flows without pre-credit in the first flight. The endpoint enqueues them

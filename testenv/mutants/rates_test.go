@@ -71,6 +71,10 @@ var preCredit = area{name: "precredit", dir: "cc/precredit", pure: true, list: [
 		old: "full || last {", new: "full && last {", test: "TestEndpointSend",
 	},
 	{
+		name: "peers after the last packet of a Send are forgotten", file: "endpoint.go",
+		old: "	kept += copy(e.ready[kept:], e.ready[i:])\n", new: "", test: "TestEndpointSend",
+	},
+	{
 		name: "pre-credit goes on with a peer that lost the capability", file: "peer.go",
 		old: "since\n		p.Implied = false\n", new: "since\n", test: "TestPeerUnderstands",
 	},
