@@ -37,9 +37,9 @@ const (
 	// one doorbell for each ring.
 	maxCredit = 2*ring.Queues*checkCost + wakeCost
 
-	// signalCost is the cost of a signal to a process: 50 000 a second of a process. A program that sleeps until each
-	// of its messages gets some 20 000. A signal takes 1 to 5 us. Of that, one part in signalDiscount counts, since a
-	// signal belongs to a completion that the process waits for.
+	// signalCost is the cost of a signal to a process: 50 000 a second of a process, which leave nothing for ring checks in
+	// vain. A program that sleeps until each of its messages gets some 20 000. A signal takes 1 to 5 us. Of that, one part
+	// in signalDiscount counts, since a signal belongs to a completion that the process waits for.
 	signalCost     = 5 * time.Microsecond / signalDiscount
 	signalDiscount = 25
 )

@@ -135,8 +135,11 @@ func TestSignalsOfSibling(t *testing.T) {
 // suspend no process of the user.
 func TestSignalsOfUser(t *testing.T) {
 	a := rates(1000, 1000)
-	all := []*Process{opened(t, a, 0, 1), opened(t, a, 0, 1), opened(t, a, 0, 1), opened(t, a, 0, 1)}
-	const length, cost = 60 * time.Second, 200 * time.Nanosecond
+	all := make([]*Process, 8)
+	for i := range all {
+		all[i] = opened(t, a, 0, 1)
+	}
+	const length, cost = 10 * time.Second, 200 * time.Nanosecond
 	all[0].Spend(0, 30_000*Call) // what was saved
 	now := time.Duration(0)
 	for ; now < length; now += 20 * time.Microsecond {
@@ -171,7 +174,7 @@ func TestLiveUserStays(t *testing.T) {
 	for i := range uint32(200) {
 		opened(t, a, 0, 10+i).Close()
 	}
-	if got := list(&a.users[1].inUse); len(got) != 2 {
+	if got := a.User(1); len(got) != 2 {
 		t.Errorf("the user has %v, want a process and a queue pair", got)
 	}
 	if opened(t, a, 0, 1).Acquire(Use{QPs, 1}) == nil {
