@@ -152,6 +152,6 @@ func (s *Server) refuse(conn *net.UnixConn, why error) {
 	}
 	proto.CloseFDs(fds)
 	if h, _, err := proto.Split(buf[:n]); err == nil {
-		newSocket(s, conn, nil).reply(h, nil, nil, why)
+		_ = proto.Write(conn, proto.AppendReply(nil, h, nil, why))
 	}
 }

@@ -38,12 +38,12 @@ func (c *session) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 		return nil, nil, err
 	}
 	q := &completionQueue{r: c.rings, depth: int(m.Depth), cost: cost}
-	memory, rings, err := c.ringFiles.open(s)
+	memory, opened, err := c.ringFiles.open(s)
 	if err != nil {
 		c.account.Release(cost...)
 		return nil, nil, err
 	}
-	q.memory, q.out = memory, ring.NewProducer(rings[0], m.Depth)
+	q.memory, q.out = memory, ring.NewProducer(opened[0], m.Depth)
 	if q.cq, err = c.s.dev.CreateCQTo(q.depth, q); err != nil {
 		c.account.Release(cost...)
 		memory.close()
@@ -84,12 +84,12 @@ func (c *session) createSRQ(m *proto.CreateSRQ) (_ any, _ []int, err error) {
 	if err := c.charge(q.cost...); err != nil {
 		return nil, nil, err
 	}
-	memory, rings, err := c.ringFiles.open(s)
+	memory, opened, err := c.ringFiles.open(s)
 	if err != nil {
 		c.account.Release(q.cost...)
 		return nil, nil, err
 	}
-	q.memory, q.recv = memory, newQueue(c.rings, rings[0], s)
+	q.memory, q.recv = memory, newQueue(c.rings, opened[0], s)
 	q.recv.srq, q.recv.recv = q, true
 	srq, err := pd.CreateSRQ(int(m.Depth), int(m.SGE))
 	if err != nil {
@@ -195,8 +195,8 @@ func (c *session) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	if err := c.charge(q.cost...); err != nil {
 		return nil, nil, err
 	}
-	var rings []ring.Ring
-	if q.memory, rings, err = c.ringFiles.open(shapes...); err != nil {
+	var opened []ring.Ring
+	if q.memory, opened, err = c.ringFiles.open(shapes...); err != nil {
 		c.account.Release(q.cost...)
 		return nil, nil, err
 	}
@@ -208,7 +208,7 @@ func (c *session) createQP(m *proto.CreateQP) (_ any, _ []int, err error) {
 	}
 	q.qp = x.(*nic.QP)
 	r := &proto.CreateQPReply{QPN: x.QPN(), Offset: q.memory.offset}
-	for i, ring := range rings {
+	for i, ring := range opened {
 		half := newQueue(c.rings, ring, shapes[i])
 		half.qp, half.recv = q, i == 1
 		q.halves = append(q.halves, half)

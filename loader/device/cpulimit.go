@@ -57,7 +57,7 @@ const (
 
 // callCosts are what the messages of a process cost. Any goroutine may use them.
 type callCosts struct {
-	account *limits.Process // nil: the process is refused
+	account *limits.Process
 	now     func() time.Duration
 	debt    atomic.Int64 // ns until the process may make another call; see socket.pace
 	delayed atomic.Int64 // ns that pace has waited
@@ -113,10 +113,6 @@ func (k *socket) left() (left bool) {
 
 // metered makes a system call on the socket of the process, and counts its CPU time if it took long.
 func (k *socket) metered(call func()) {
-	if k.costs.account == nil { // it is refused with this message
-		call()
-		return
-	}
 	runtime.LockOSThread() // whose time is measured
 	began := threadTime()
 	call()

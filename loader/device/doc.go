@@ -41,6 +41,6 @@
 // nic.CQSink): between a process and its queue pair there is no other thread. Each process has a
 // goroutine for its control messages, and one for its events.
 //
-// What the engine's thread uses of a process (rings; queue) is changed in nic.Device.InLoop only, and memory is
-// unmapped after that.
+// What the engine's thread uses of a process (rings; queue) is set before feeder.join, and changed in nic.Device.InLoop only
+// from then on. Memory is unmapped after that.
 package device

@@ -20,7 +20,8 @@ import (
 // A program that rings the doorbell, or signals, only after it has written an entry is never suspended, whatever its
 // rate: the credit of each entry that is taken is one doorbell and one signal.
 //
-// Signals to a process are taken from the same budget. Those beyond the limit are sent later, several as one.
+// Signals to a process are taken from the same budget. Those beyond the limit are sent later, several as one. They wait for
+// the process's own limit only, so a process that is suspended for its own ring checks gets its signals after that.
 
 const (
 	// checkCost is the cost of a ring without entries, and of a group of the doorbell: 25 000 a second of a process.
@@ -36,9 +37,9 @@ const (
 	// one doorbell for each ring.
 	maxCredit = 2*ring.Queues*checkCost + wakeCost
 
-	// signalCost is the cost of a signal to a process: 50 000 a second of a process. A program that sleeps until each
-	// of its messages gets some 20 000. A signal takes 1 to 5 us. Of that, one part in signalDiscount counts, since a
-	// signal belongs to a completion that the process waits for.
+	// signalCost is the cost of a signal to a process: 50 000 a second of a process, which leave nothing for ring checks in
+	// vain. A program that sleeps until each of its messages gets some 20 000. A signal takes 1 to 5 us. Of that, one part
+	// in signalDiscount counts, since a signal belongs to a completion that the process waits for.
 	signalCost     = 5 * time.Microsecond / signalDiscount
 	signalDiscount = 25
 )
@@ -68,10 +69,12 @@ func (k *engineCosts) pay(now time.Duration) time.Duration {
 	return k.account.SpendEngine(now, cost)
 }
 
-// join begins to serve a process.
+// join begins to serve a process. It begins suspended if others of its user are over the limit: a process that is opened
+// again and again costs no more than one that stays.
 func (f *feeder) join(r *rings) {
 	f.byFD[int32(r.wake)] = r
 	f.processes = append(f.processes, r)
+	f.charge(r)
 }
 
 // leave is the inverse of join.
@@ -88,11 +91,14 @@ func (f *feeder) leave(r *rings) {
 
 // count delays a process that is over its limit.
 func (f *feeder) count(r *rings) {
-	k := &r.costs
-	if k.inVain <= uncounted {
-		return
+	if r.costs.inVain > uncounted {
+		f.charge(r)
 	}
-	now := f.now()
+}
+
+// charge takes the cost in vain of a process from the budget, and suspends the process if it is over its limit.
+func (f *feeder) charge(r *rings) {
+	k, now := &r.costs, f.now()
 	if wait := k.pay(now); wait > 0 && k.suspendedUntil == 0 {
 		k.suspendedUntil = now + wait
 		f.delayed++
@@ -201,7 +207,7 @@ func (r *rings) notify() {
 	}
 	f := r.feeder
 	now := f.now()
-	if wait := k.account.SpendEngine(now, signalCost); wait > 0 {
+	if wait := k.account.SpendSignal(now, signalCost); wait > 0 {
 		k.deferredSignalAt = now + wait
 		f.delayed++
 		return

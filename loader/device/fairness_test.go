@@ -36,8 +36,9 @@ const (
 	checksPerSecond     = 25_000
 	userChecksPerSecond = 50_000
 	checksBurst         = 10 * time.Millisecond
+	userBurst           = 200 * time.Millisecond
 	checksOfSignal      = 64
-	checksAtOnce        = 64
+	checksOfStorm       = ring.Queues + ring.Queues/64 // of flooder.storm: numbers and groups
 	signalsPerSecond    = 50_000
 	signalsBurst        = 10 * time.Millisecond
 )
@@ -307,43 +308,70 @@ func TestDelayEnds(t *testing.T) {
 	}
 }
 
-// All processes of a user together are limited, also those that begin later.
+// reopen has a process leave, and returns one that opens the device in its place.
+func (w *floodWorld) reopen(c *flooder) *flooder {
+	w.f.leave(c.rings)
+	w.f.forget(c.wake)
+	c.costs.account.Close()
+	return w.process(1, 1)
+}
+
+// All processes of a user together are limited, also those that begin later. Signals to another process of the user do not
+// wait for them.
 func TestFloodsOfUser(t *testing.T) {
 	w := newFloodWorld(t)
 	all := []*flooder{w.process(1, 1), w.process(1, 1), w.process(1, 1), w.process(1, 1)}
-	const length, step = time.Second, 20 * time.Microsecond
-	checks := 0
+	honest := w.process(1, 1)
+	const length, step = 2 * time.Second, 20 * time.Microsecond
+	checks, reopened := 0, 0
 	for end := w.now + length; w.now < end; w.now += step {
-		for i, c := range all {
-			c.signal()
-			if w.now%(10*time.Millisecond) == 0 && i == 0 { // it leaves, and opens the device again
-				w.f.leave(c.rings)
-				w.f.forget(c.wake)
-				c.costs.account.Close()
-				all[0] = w.process(1, 1)
-			}
+		if w.now%(10*time.Millisecond) == 0 {
+			reopened++
+			all[0] = w.reopen(all[0])
 		}
-		w.iterate(all[1])
 		for _, c := range all {
 			if c.costs.suspendedUntil == 0 {
-				checks += checksOfSignal
+				c.storm()
+				checks += checksOfStorm
 			}
 		}
+		if honest.notify(); honest.costs.deferredSignalAt > w.now+time.Millisecond {
+			t.Fatalf("a signal to an honest process waits %v", honest.costs.deferredSignalAt-w.now)
+		}
+		w.iterate(honest)
 	}
-	if most := 1.2*userChecksPerSecond*(length+checksBurst).Seconds() + 100*4*checksAtOnce; float64(checks) > most {
-		t.Errorf("%d ring checks in %v, want at most %.0f", checks, length, most)
+	if most := userChecksPerSecond*(length+userBurst).Seconds() + 4*checksOfStorm; float64(checks) > most || reopened < 100 {
+		t.Errorf("%d ring checks in %v, want at most %.0f; %d times reopened", checks, length, most, reopened)
 	}
-	for range 1000 {
-		all[1].notify()
-	}
-	if all[1].costs.deferredSignalAt == 0 {
-		t.Error("no signal is deferred after 1000 at once")
-	}
-	for _, c := range all {
+	for _, c := range append(all, honest) {
 		w.f.leave(c.rings)
 	}
 	if len(w.f.byFD) != 0 || len(w.f.processes) != 0 || w.f.delayed != 0 {
 		t.Errorf("%d descriptors, %d processes and %d delays are left", len(w.f.byFD), len(w.f.processes), w.f.delayed)
+	}
+}
+
+// Each process of a user has its own limit of signals. All of them together take no more than what the user has saved: no
+// process is suspended for them, nor does one begin so.
+func TestSignalsOfUser(t *testing.T) {
+	w := newFloodWorld(t)
+	all := []*flooder{w.process(1, 1), w.process(1, 1), w.process(1, 1), w.process(1, 1)}
+	for range signalsPerSecond {
+		for i, c := range all {
+			if c.notify(); c.costs.deferredSignalAt != 0 {
+				t.Fatalf("process %d waits for a signal at %d a second", i, signalsPerSecond)
+			}
+		}
+		w.now += time.Second / signalsPerSecond
+	}
+	late := w.process(1, 1)
+	if late.costs.suspendedUntil != 0 {
+		t.Errorf("a new process is suspended for %v", late.costs.suspendedUntil-w.now)
+	}
+	for i := range 1000 {
+		if all[1].notify(); i == 999 && all[1].costs.deferredSignalAt == 0 {
+			t.Error("no signal is deferred after 1000 at once")
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func tested(t *testing.T) *session {
 	if c.account, err = s.accounts.Open(s.now(), 1); err != nil {
 		t.Fatal(err)
 	}
-	k.costs.now, c.rings.costs.account = s.now, c.account
+	k.costs.now, k.costs.account, c.rings.costs.account = s.now, c.account, c.account
 	if c.rings.doorbell, err = ring.OpenDoorbell(make([]byte, ring.DoorbellBytes+64)[:ring.DoorbellBytes]); err != nil {
 		t.Fatal(err)
 	}

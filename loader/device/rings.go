@@ -12,8 +12,8 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// rings are what the engine's thread takes from a process and writes to it. Only that thread uses them, but for
-// handles.
+// rings are what the engine's thread takes from a process and writes to it. Only that thread uses them, but for handles,
+// and for what is set before feeder.join.
 type rings struct {
 	feeder  *feeder
 	socket  *socket

@@ -146,6 +146,7 @@ func (s *Server) admit(c *session) bool {
 	if s.ended {
 		return false
 	}
+	c.socket.events = make(chan []byte, eventBacklog)
 	s.sessions[c] = struct{}{}
 	return true
 }

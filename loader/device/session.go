@@ -108,6 +108,7 @@ func (c *session) serve() {
 func (c *session) hello(h proto.Header, body []byte) bool {
 	c.socket.costs.call(callsToOpen)
 	var m proto.Hello
+	var processEnd int
 	err := proto.Decode(body, &m)
 	switch {
 	case err != nil:
@@ -116,48 +117,47 @@ func (c *session) hello(h proto.Header, body []byte) bool {
 	case m.Version != proto.Version:
 		err = proto.VersionError(m.Version, proto.Version)
 	default:
-		err = c.open()
+		processEnd, err = c.open()
 	}
 	if err != nil {
 		c.socket.reply(h, nil, nil, err)
 		return false
 	}
-	var processEnd int
-	if c.rings.signal, processEnd, err = signalPair(); err == nil {
-		l := c.s.dev.Limits()
-		r := &proto.HelloReply{
-			Version: proto.Version, CQ: uint32(l.CQ), WR: uint32(l.WR), SGE: uint32(l.SGE), Inline: uint32(l.Inline),
-			MaxRdAtomic: uint32(l.MaxRdAtomic),
-		}
-		c.greeted.Store(true)
-		passRights(c.socket.conn, true)
-		c.socket.reply(h, r, []int{c.s.feeder.memory.fd, c.ringFiles.fd(), c.rings.wake, processEnd}, nil)
-		unix.Close(processEnd)
-		return true
+	l := c.s.dev.Limits()
+	r := &proto.HelloReply{
+		Version: proto.Version, CQ: uint32(l.CQ), WR: uint32(l.WR), SGE: uint32(l.SGE), Inline: uint32(l.Inline),
+		MaxRdAtomic: uint32(l.MaxRdAtomic),
 	}
-	c.socket.reply(h, nil, nil, err)
-	return false
+	c.greeted.Store(true)
+	passRights(c.socket.conn, true)
+	c.socket.reply(h, r, []int{c.s.feeder.memory.fd, c.ringFiles.fd(), c.rings.wake, processEnd}, nil)
+	unix.Close(processEnd)
+	return true
 }
 
-// open makes what the process and the engine's thread share, and has the engine look at it.
-func (c *session) open() (err error) {
+// open makes what the process and the engine's thread share, and has the engine look at it. processEnd is the socket for
+// signals to the process, which belongs to the caller.
+func (c *session) open() (processEnd int, err error) {
 	var doorbell []byte
 	if c.ringFiles, doorbell, err = openRingFiles(c.account); err != nil {
-		return err
+		return -1, err
 	}
 	if c.rings.doorbell, err = ring.OpenDoorbell(doorbell); err != nil {
-		return err
+		return -1, err
 	}
 	if c.rings.wake, err = newWake(); err != nil {
-		return fmt.Errorf("eventfd: %w", err)
+		return -1, fmt.Errorf("eventfd: %w", err)
 	}
 	if err := c.s.feeder.watch(c.rings.wake); err != nil {
-		return err
+		return -1, err
+	}
+	if c.rings.signal, processEnd, err = signalPair(); err != nil {
+		return -1, err
 	}
 	c.fed = true
 	c.counts = c.s.dev.NewCounts()
 	c.s.dev.InLoop(func() { c.s.feeder.join(c.rings) })
-	return nil
+	return processEnd, nil
 }
 
 // request answers one message. Those that wait for a neighbour do so in a goroutine.

@@ -19,7 +19,7 @@ type socket struct {
 	s       *Server
 	process *process
 	conn    *net.UnixConn
-	events  chan []byte
+	events  chan []byte   // nil before Server.admit
 	writing sync.Mutex    // held while a message is written
 	over    atomic.Bool   // hangUp was called
 	hung    chan struct{} // closed then
@@ -38,7 +38,7 @@ const (
 )
 
 func newSocket(s *Server, conn *net.UnixConn, p *process) *socket {
-	return &socket{s: s, process: p, conn: conn, events: make(chan []byte, eventBacklog), hung: make(chan struct{})}
+	return &socket{s: s, process: p, conn: conn, hung: make(chan struct{})}
 }
 
 // process is the process at the other end of a socket.

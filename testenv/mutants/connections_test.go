@@ -86,6 +86,26 @@ var sealing = area{name: "seal", dir: "rocev2/seal", pure: true, list: []mutant{
 	},
 }}
 
+var deviceLimits = area{name: "device limits", dir: "loader/device/limits", pure: true, list: []mutant{
+	{
+		name: "a user that has processes is removed with those that have ended", file: "budget.go",
+		old: "u.inUse[Processes] == 0 && ", new: "", test: "TestLiveUserStays",
+	},
+	{
+		name: "a signal waits for what other processes of its user cost", file: "budget.go",
+		old: "	return p.budget.spendEngine(now, cost, engineShare, engineSaved, engineBacklog)\n", new: "	return p.SpendEngine(now, cost)\n",
+		test: "TestSignalsOfSibling",
+	},
+	{
+		name: "processes of a user are suspended for signals to others", file: "budget.go",
+		old: "userEngineSaved, 0)", new: "userEngineSaved, engineBacklog)", test: "TestSignalsOfUser",
+	},
+	{
+		name: "the wait for processes that have ended has no end", file: "budget.go",
+		old: "cost*share, saved+backlog)", new: "cost*share, longest)", test: "TestSignalsOfSibling",
+	},
+}}
+
 var deviceServer = area{name: "device server", dir: "loader/device", root: true, quick: 1, list: []mutant{
 	{
 		name: "a queue that has ended gives back the number of another one", file: "rings.go",
@@ -104,6 +124,10 @@ var deviceServer = area{name: "device server", dir: "loader/device", root: true,
 	{
 		name: "a queue pair that was destroyed still belongs to its process", file: "calls_queue.go",
 		old: "	delete(c.qpns, q.qp.QPN()) // another process may have the number next\n", new: "", test: "TestDestroyedQueuePair",
+	},
+	{
+		name: "a process that reopens the device is not suspended for others of its user", file: "fairness.go",
+		old: "	f.processes = append(f.processes, r)\n	f.charge(r)\n", new: "	f.processes = append(f.processes, r)\n", test: "TestFloodsOfUser",
 	},
 	{
 		name: "any process may set a controlled Q_Key", file: "calls_queue.go",

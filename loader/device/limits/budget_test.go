@@ -75,10 +75,12 @@ func TestOneBudget(t *testing.T) {
 	}
 }
 
+// iteration is the most that a process costs in an iteration of the engine.
+const iteration = 3400 * time.Microsecond
+
 // A process that costs the engine's thread much at once waits for it alone; another process of its user does not.
 func TestEngineTimeOfSibling(t *testing.T) {
 	a := New(Defaults())
-	const iteration = 2 * time.Millisecond // more than all rings of a process
 	p, other := opened(t, a, 0, 1), opened(t, a, 0, 1)
 	for now := time.Duration(0); now < 10*time.Second; {
 		wait := p.SpendEngine(now, iteration)
@@ -92,10 +94,98 @@ func TestEngineTimeOfSibling(t *testing.T) {
 	}
 }
 
+// Signals to a process do not wait for what many other processes of its user cost the engine's thread. The others cost what
+// the user may, however many they are, and nothing waits for them for long when they have ended.
+func TestSignalsOfSibling(t *testing.T) {
+	a := New(Defaults())
+	honest := opened(t, a, 0, 1)
+	floods := make([]*Process, 63)
+	next := make([]time.Duration, len(floods))
+	for i := range floods {
+		floods[i] = opened(t, a, 0, 1)
+	}
+	const length = 100 * time.Second
+	sum, now := time.Duration(0), time.Duration(0)
+	for ; now < length; now += time.Millisecond {
+		if wait := honest.SpendSignal(now, 10*time.Microsecond); wait != 0 {
+			t.Fatalf("after %v a signal waits %v", now, wait)
+		}
+		for i, p := range floods {
+			if next[i] <= now {
+				next[i] = now + p.SpendEngine(now, iteration)
+				sum += iteration
+			}
+		}
+	}
+	if most := (length+userEngineSaved+engineBacklog)/userEngineShare + iteration; sum > most {
+		t.Errorf("the processes of a user cost %v of %v, want at most %v", sum, length, most)
+	}
+	for range 1000 { // as if each was a new process
+		floods[0].SpendEngine(now, iteration)
+	}
+	for _, p := range floods {
+		p.Close()
+	}
+	if wait := opened(t, a, now, 1).SpendEngine(now, 0); wait < time.Second || wait > engineBacklog {
+		t.Errorf("a new process waits %v for those that have ended, want at most %v", wait, engineBacklog)
+	}
+}
+
+// Signals of all processes of a user take what the user has saved of the engine's thread, and half of its messages. They
+// suspend no process of the user.
+func TestSignalsOfUser(t *testing.T) {
+	a := rates(1000, 1000)
+	all := make([]*Process, 8)
+	for i := range all {
+		all[i] = opened(t, a, 0, 1)
+	}
+	const length, cost = 10 * time.Second, 200 * time.Nanosecond
+	all[0].Spend(0, 30_000*Call) // what was saved
+	now := time.Duration(0)
+	for ; now < length; now += 20 * time.Microsecond {
+		for i, p := range all {
+			if wait := p.SpendSignal(now, cost); wait != 0 {
+				t.Fatalf("process %d, which gets 50 000 signals a second, waits %v", i, wait)
+			}
+		}
+	}
+	if wait := all[0].user.budget.whole.full.Load() - int64(now) - int64(Saved); wait > int64(time.Second) {
+		t.Errorf("messages wait %v for signals", time.Duration(wait))
+	}
+	p := opened(t, a, now, 1)
+	if wait := p.SpendEngine(now, 0); wait != 0 {
+		t.Errorf("a new process waits %v for signals to others", wait)
+	}
+	const part = 100 * time.Microsecond
+	if wait := p.SpendEngine(now, part); wait < part*userEngineShare-time.Millisecond {
+		t.Errorf("ring checks wait %v: signals have not taken what the user has saved", wait)
+	}
+}
+
+// A user that has processes is not removed with those that have ended, however many they are: its limits stay.
+func TestLiveUserStays(t *testing.T) {
+	l := Defaults()
+	l.Process[QPs], l.User[QPs] = 1, 1
+	a := New(l)
+	p := opened(t, a, 0, 1)
+	if err := p.Acquire(Use{QPs, 1}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint32(200) {
+		opened(t, a, 0, 10+i).Close()
+	}
+	if got := a.User(1); len(got) != 2 {
+		t.Errorf("the user has %v, want a process and a queue pair", got)
+	}
+	if opened(t, a, 0, 1).Acquire(Use{QPs, 1}) == nil {
+		t.Error("a second process has a queue pair beyond the limit of the user")
+	}
+}
+
 // A budget is full when both of its parts are.
 func TestBudgetIsFull(t *testing.T) {
 	var b budget
-	b.spendEngine(0, time.Millisecond, userEngineShare, userEngineSaved)
+	b.spendEngine(0, time.Millisecond, userEngineShare, userEngineSaved, 0)
 	for at, want := range map[time.Duration]bool{0: false, 30 * time.Millisecond: false, 50 * time.Millisecond: true} {
 		if b.isFull(at) != want {
 			t.Errorf("%v after 50 ms were taken, it is full: %v", at, !want)

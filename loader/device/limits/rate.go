@@ -25,16 +25,19 @@ func (b *Bucket) Spend(now time.Duration, n, perSecond uint64, saved time.Durati
 		ns, _ := bits.Div64(high, low, perSecond)
 		cost = time.Duration(min(ns, uint64(longest)))
 	}
-	return b.take(now, cost, saved)
+	_, missing := b.take(now, cost, longest)
+	return max(0, missing-saved)
 }
 
-// take is Spend of what the bucket is filled with in a time.
-func (b *Bucket) take(now, cost, saved time.Duration) (wait time.Duration) {
+// take takes what the bucket is filled with in the time cost, or less: at most so much that the time most fills it again.
+// It returns both times as they are then: that of what it took, and that until the bucket is full.
+func (b *Bucket) take(now, cost, most time.Duration) (taken, missing time.Duration) {
 	for {
 		old := b.full.Load()
-		full := min(max(time.Duration(old), now)+cost, now+longest)
+		before := max(time.Duration(old), now)
+		full := max(before, min(before+cost, now+most))
 		if b.full.CompareAndSwap(old, int64(full)) {
-			return max(0, full-saved-now)
+			return full - before, full - now
 		}
 	}
 }
