@@ -102,9 +102,9 @@ func (x *QP) SetView(v QueueView) { x.dev.InLoop(func() { x.view = v; x.publish(
 // SetView sets where another process sees the progress of the queue.
 func (s *SRQ) SetView(v QueueView) { s.dev.InLoop(func() { s.view = v; s.publish() }) }
 
-// FeedSend is PostSend for a Feeder: the owner of the loop calls it. The transport checks the work request, nothing
-// else does. FeedSend takes a datagram that is longer than the path's PMTU, and drops it when it is to be sent: the
-// process has refused it, unless the PMTU has become smaller since the process has learnt it.
+// FeedSend is PostSend for a Feeder: the owner of the loop calls it. The transport checks the work request,
+// and FeedSend the room and the address handle. FeedSend takes a datagram that is longer than the path's PMTU, and drops
+// it when it is to be sent: the process has refused it, unless the PMTU has become smaller since the process has learnt it.
 func (x *QP) FeedSend(wr *verbs.SendWR) error {
 	if err := x.posting(); err != nil {
 		return err

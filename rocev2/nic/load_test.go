@@ -86,6 +86,12 @@ func TestPacing(t *testing.T) {
 				testkit.Must(t, err)
 				return row.Regs.PacedNs > 0
 			})
+			testkit.Eventually(t, "the table counts the bytes of all packets", func() bool {
+				row, _, err := table.Lookup(hosts[1].IPv4())
+				testkit.Must(t, err)
+				plain := float64(counter(a.dev, "tx_data_bytes")) * 1068 / 1024 // IP packets; RETH is less than 1 in 1000
+				return math.Abs(float64(row.Regs.TxBytes)/plain-1) < .01
+			})
 		})
 	}
 }

@@ -121,6 +121,7 @@ type QP struct {
 	typ                 verbs.QPType
 	dirty               bool
 	ackWaiting          bool   // the queue pair is in engine.ackWait
+	hooked              bool   // the queue pair uses the optional feature of the engine (hooks.go)
 	ackWaitSlot         uint32 // slot in engine.ackWait
 	sendTaken, sendLost uint32
 
@@ -130,8 +131,7 @@ type QP struct {
 	selective           bool // copy of dest.sack when it was last negotiated
 	pkey                uint16
 	recvTaken, recvLost uint32
-	hooked              bool // the queue pair uses the optional feature of the engine (hooks.go)
-	egress                   // egress on the device's own interface
+	egress              // egress on the device's own interface
 	timer               sched.Timer[*QP]
 	srq                 *SRQ
 	transport           transport   // transport of the packets: q, or one that works on q

@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func prefetch(x *QP)
-// Line 14 has what only SEND needs, and those from 18 on what nearly nobody does
+// Line 14 has what only SEND needs, and those from 19 on what nearly nobody does
 // (TestQueuePairLines).
 TEXT ·prefetch(SB), NOSPLIT, $0-8
 	MOVQ x+0(FP), AX
@@ -24,4 +24,5 @@ TEXT ·prefetch(SB), NOSPLIT, $0-8
 	PREFETCHT0 960(AX)
 	PREFETCHT0 1024(AX)
 	PREFETCHT0 1088(AX)
+	PREFETCHT0 1152(AX)
 	RET

@@ -150,6 +150,11 @@ func (t *Transport) isAnnounced(rail int) bool {
 	return t.announced>>rail&1 != 0
 }
 
+// unasked reports whether work waits for the announcement, and nothing has asked for it.
+func (t *Transport) unasked() bool {
+	return t.askAt == 0 && t.announced&1 == 0 && t.waiting.len() > 0
+}
+
 // ask begins the wait for the announcement where work waits for it, or ends it.
 func (t *Transport) ask(now qp.Time) {
 	switch {
@@ -174,8 +179,12 @@ func (t *Transport) refused(now qp.Time) bool {
 	return true
 }
 
-// Deadline returns when Expire must be called, or 0.
+// Deadline returns when Expire must be called, or 0. The wait for the announcement begins at once: NextOn may be
+// called much later, if there is no room for packets.
 func (t *Transport) Deadline() qp.Time {
+	if t.unasked() {
+		return 1
+	}
 	at := t.askAt
 	if t.q != nil {
 		if d := qp.Time(t.q.Deadline()); at == 0 || d != 0 && d < at {
@@ -187,7 +196,7 @@ func (t *Transport) Deadline() qp.Time {
 
 // Expire handles the timers that have expired at now; an early call does nothing.
 func (t *Transport) Expire(now qp.Time) {
-	if t.askAt != 0 && now >= t.askAt {
+	if t.unasked() || t.askAt != 0 && now >= t.askAt {
 		if t.refused(now) {
 			return
 		}

@@ -130,7 +130,7 @@ func (r *requester) advanceUna(now Time, to uint64) {
 		c.timing = false
 		r.sampleRTT(now)
 	}
-	r.window.acked(uint32(min(n, maxOutstanding)))
+	r.window.acked(uint32(min(n, verbs.MaxOutstanding)))
 	if r.rnrSlowStart != 0 {
 		if r.rnrSlowStart += n; r.rnrSlowStart >= r.rnrSlowStartEnd {
 			r.rnrSlowStart = 0

@@ -2,12 +2,8 @@
 
 package qp
 
-// Limits of the outstanding packets of one queue pair.
+// Limits of the outstanding packets of one queue pair, in addition to verbs.MaxOutstanding.
 const (
-	// PSNs between the oldest outstanding packet and the newest, so that old and new responses
-	// can be distinguished (IBTA 9.7.1).
-	maxOutstanding = 1<<23 - 1
-
 	// The largest window. 1.5 times as many READ responses may be outstanding, unless one READ
 	// alone has more. Without loss nothing else limits a sender. A receiver that is not
 	// scheduled for a moment needs frames for all packets that arrive: a softroce receiver has

@@ -30,7 +30,7 @@ type SendLimit uint8
 //	LimitRNRSlowStart      rnrSlowStart, packets          requester       ACKs
 //	LimitSACKWindow        sackWindow, packets            peer's buffer   the gap is filled
 //	LimitReadWindow        1.5 maxWindow, packets         requester       READ responses
-//	LimitPSNRange          maxOutstanding, packets        IBTA 9.7.1      ACKs
+//	LimitPSNRange          MaxOutstanding, packets        IBTA 9.7.1      ACKs
 //	LimitHalted            haltAt, a packet number        requester       never: ERR follows
 //	LimitCredits           MSN of the last ACK + credits  peer            an ACK with credits
 //	LimitInflight          Flight's limit, packets        destination     ACKs, responses
@@ -200,7 +200,7 @@ func (r *requester) ownEnd(w *wqe, n uint64) (end uint64, why SendLimit) {
 			return 0, LimitReadWindow
 		}
 	}
-	if n+psns > oldest+maxOutstanding {
+	if n+psns > oldest+verbs.MaxOutstanding {
 		return 0, LimitPSNRange
 	}
 	if r.haltAt < end {

@@ -83,10 +83,10 @@ func TestSendLimit(t *testing.T) {
 			x.sends(9)
 		}, nil},
 		{LimitPSNRange, func(x *source) {
-			x.post(verbs.OpRead, maxOutstanding*256, 0)
+			x.post(verbs.OpRead, verbs.MaxOutstanding*256, 0)
 			x.post(verbs.OpWrite, 1, 0)
 			x.sends(9)
-			x.q.req.window.size = maxOutstanding + 1
+			x.q.req.window.size = verbs.MaxOutstanding + 1
 		}, nil},
 		{LimitHalted, func(x *source) {
 			x.post(verbs.OpWrite, 1, 0)

@@ -11,10 +11,11 @@ import (
 // MaxMessage is the longest message in bytes (IBTA 9.7.4.1).
 const MaxMessage = 1 << 31
 
-const (
-	maxDatagram = 4096                // bytes: the largest PMTU
-	maxRead     = rocev2.PSNMask >> 1 // packets. All PSNs of a READ are outstanding at once: at most half of all PSNs (IBTA 9.7.1).
-)
+// MaxOutstanding is how many PSNs of a queue pair are outstanding at most, half of all: so old and new responses can be
+// distinguished (IBTA 9.7.1). All PSNs of a READ are outstanding at once.
+const MaxOutstanding = rocev2.PSNMask >> 1
+
+const maxDatagram = 4096 // bytes: the largest PMTU
 
 // SendRules are what decides which work requests the send queue of a queue pair takes.
 type SendRules struct {
@@ -88,7 +89,7 @@ func checkMessage(wr *SendWR, r *SendRules, n uint64) error {
 			return ErrFence
 		}
 	case wr.Op == OpRead && r.State != StateErr:
-		limit = min(limit, maxRead*uint64(r.PMTU.Bytes()))
+		limit = min(limit, MaxOutstanding*uint64(r.PMTU.Bytes()))
 	}
 	if n > limit {
 		return fmt.Errorf("%w: %d bytes of %d", ErrTooLong, n, limit)
