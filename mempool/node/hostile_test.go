@@ -113,10 +113,11 @@ func TestHostileText(t *testing.T) {
 	listener := listen(t, dev, proto.Offer{})
 	status, err := json.Marshal(lease.Status{Nodes: []lease.NodeStatus{{Name: hostile, Expected: lease.Prediction{By: hostile}}}})
 	testkit.Must(t, err)
+	joined := make(chan struct{}) // closed when Join has returned: it would return the reason of an earlier end
 	go func() {
 		for _, list := range [][]proto.Message{
 			proto.SplitText(status),
-			append([]proto.Message{&proto.Welcome{SlabBytes: 4096, Slabs: 1}, &proto.Lease{Period: 1, Parts: 1}}, proto.SplitText([]byte(hostile))...),
+			append([]proto.Message{&proto.Welcome{SlabBytes: 4096, Slabs: 1}, &proto.Lease{Period: 1, Parts: 1}, nil}, proto.SplitText([]byte(hostile))...),
 		} {
 			conn, err := listener.Accept(ctx)
 			if err != nil {
@@ -125,6 +126,10 @@ func TestHostileText(t *testing.T) {
 			}
 			_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
 			for _, m := range list {
+				if m == nil {
+					<-joined
+					continue
+				}
 				_ = conn.Send(ctx, proto.Append(nil, m))
 			}
 			if _, question := list[0].(*proto.Text); question {
@@ -145,6 +150,7 @@ func TestHostileText(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	n, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
+	close(joined)
 	testkit.Must(t, err)
 	defer n.Close()
 	testkit.Receive(t, "the connection ends", n.Done())
