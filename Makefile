@@ -12,10 +12,10 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Two lanes run at the same time: packages, mostly under the race detector; and testenv, which waits for machines.
 # Packages of one goroutine, or of other programs, are nothing for the race detector. So are test files of rocev2/nic
-# with virtual time, and those whose figures the race detector would distort: their build constraint is !race, and
-# the stage nic-norace runs their tests.
+# whose figures the race detector would distort: their build constraint is !race, and the stage nic-norace runs their
+# tests.
 GOTEST    := GO=$(GO) ./.ci/gotest
-SIMULATED := bpf cc/fourcase cc/sim cc/sim/schemes cc/report docs rocev2/ooo hwoffload/rtl hwoffload/rtl/rtltool hwoffload/vectors \
+SIMULATED := bpf cc/fourcase cc/sim cc/sim/schemes cc/report docs rocev2/engine rocev2/ooo hwoffload/rtl hwoffload/rtl/rtltool hwoffload/vectors \
 	testenv/mutants testenv/wiretest
 NORACE     = $(shell grep -l '^//go:build !race' rocev2/nic/*_test.go | xargs grep -oh '^func Test[A-Za-z0-9_]*' | cut -c6- | paste -sd'|')
 # A process under the race detector sleeps a second before it ends, unless told otherwise.

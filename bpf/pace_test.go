@@ -104,7 +104,7 @@ func TestPaceBurst(t *testing.T) {
 	}
 }
 
-// The pacer of the engine gives the same results (rocev2/nic/internal/sched).
+// The pacer of the engine gives the same results (rocev2/engine).
 func TestPaceVectors(t *testing.T) {
 	for _, v := range tokenbucket.All {
 		l := newLab(t)

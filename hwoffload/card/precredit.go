@@ -16,7 +16,7 @@ import (
 
 // Pre-credit (S5) with the nodes that understand it, while control.enable of block precredit is set; else
 // dataPath.credits is nil. What leaves on pre-credit, and who waits, is decided by precredit.Endpoint, as in
-// the engine (rocev2/nic/precredit.go). This file has nodes, connections and flows, precredit_port.go what the
+// the engine (rocev2/engine/precredit.go). This file has nodes, connections and flows, precredit_port.go what the
 // endpoint needs of the card, precredit_send.go what leaves, precredit_receive.go what arrives, and
 // precredit_regs.go the registers.
 //

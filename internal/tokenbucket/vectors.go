@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tokenbucket has test vectors and a reference for the token buckets that pace one
-// destination: bpf/lib/pace.h for packets of the kernel stack, rocev2/nic/internal/sched for those of an
+// destination: bpf/lib/pace.h for packets of the kernel stack, rocev2/engine for those of an
 // engine, hwoffload/rtl/token_bucket.sv on the card. The vectors are for tests; the model of the
 // card (hwoffload/card) paces by the reference.
 package tokenbucket

@@ -5,6 +5,7 @@ package nic
 import (
 	"fmt"
 
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -20,8 +21,8 @@ func (p *PD) CreateAH(av verbs.AddressVector) (verbs.AH, error) {
 		d.mem.ReleasePD(p.num)
 		return nil, err
 	}
-	a := &AH{dev: d, pd: p, address: address{path: path, flow: flow{TClass: av.TClass, HopLimit: av.HopLimit}}}
-	if err := d.do(func() error { a.dest = d.eng.destination(path); return nil }); err != nil {
+	a := &AH{dev: d, pd: p, address: engine.Address{Path: &path.Path, Flow: engine.Flow{TClass: av.TClass, HopLimit: av.HopLimit}}}
+	if err := d.do(func() error { d.eng.core.Open(&a.address); return nil }); err != nil {
 		path.Release()
 		d.mem.ReleasePD(p.num)
 		return nil, err
@@ -35,10 +36,7 @@ func (a *AH) Destroy() error {
 		return fmt.Errorf("nic: address handle %w", verbs.ErrDestroyed)
 	}
 	a.dev.mem.ReleasePD(a.pd.num)
-	a.dev.eng.do(func() {
-		a.dev.eng.drop(a.dest)
-		a.dest = nil
-	})
-	a.path.Release() // not in the engine's thread, see release
+	a.dev.eng.do(func() { a.dev.eng.core.Close(&a.address) })
+	a.address.Path.Release() // not in the engine's thread, see release
 	return nil
 }

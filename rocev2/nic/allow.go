@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 )
@@ -20,33 +19,9 @@ import (
 // ErrNotAllowed is wrapped by errors about a peer that Options.Allow does not have.
 var ErrNotAllowed = errors.New("the device is limited to other addresses")
 
-// allowList are the prefixes of Options.Allow. An empty one has all addresses.
-type allowList []netip.Prefix
-
-func (l allowList) has(a netip.Addr) bool {
-	if len(l) == 0 {
-		return true
-	}
-	a = a.Unmap().WithZone("")
-	for _, p := range l {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
-
-func (l allowList) String() string {
-	var all []string
-	for _, p := range l {
-		all = append(all, p.String())
-	}
-	return strings.Join(all, ",")
-}
-
 // allowed returns an error if the device may not have paths to an address.
 func (d *Device) allowed(to netip.Addr) error {
-	if d.allow.has(to) || slices.Contains(d.GIDs(), to) {
+	if d.allow.Has(to) || slices.Contains(d.GIDs(), to) {
 		return nil
 	}
 	return fmt.Errorf("nic: %s: %w, %s: choose one of them, or attach with another --nic-allow", to, ErrNotAllowed, d.allow)

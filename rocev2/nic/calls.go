@@ -4,7 +4,7 @@ package nic
 
 // do has the owner of the loop run f, after everything posted before, and waits for it.
 // false: the engine has ended, f did not run.
-func (e *engine) do(f func()) bool {
+func (e *runner) do(f func()) bool {
 	done := make(chan struct{})
 	e.calls.mu.Lock()
 	if e.calls.closed {
@@ -20,7 +20,7 @@ func (e *engine) do(f func()) bool {
 }
 
 // post has the owner of the loop run f, and does not wait. f does not run if the engine ends before.
-func (e *engine) post(f func()) {
+func (e *runner) post(f func()) {
 	e.calls.mu.Lock()
 	closed := e.calls.closed
 	if !closed {
@@ -38,7 +38,7 @@ func (e *engine) post(f func()) {
 const callBudget = 16
 
 // takeCalls runs queued functions. Work requests that were posted before them come first.
-func (e *engine) takeCalls() int {
+func (e *runner) takeCalls() int {
 	if !e.calls.any.Load() {
 		return 0
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// The communication manager of a device: package cmservice runs it, mad.go carries its messages. It
+// The communication manager of a device: package cmservice runs it, mad_path.go carries its messages. It
 // begins with the first session.
 
 var _ cm.Connector = (*Device)(nil)
@@ -73,7 +73,7 @@ func (d *Device) startCM() (*cmservice.Service, error) {
 	svc := cmservice.New(port, cm.Config{
 		Alone: d.routes == nil, AckDelay: ackDelay, MaxPMTU: pmtu, MaxConns: cmSteered - 2*answered, MaxAnswered: answered,
 	})
-	if err := d.do(func() error { d.eng.startMADs(svc); return nil }); err != nil {
+	if err := d.do(func() error { d.eng.core.StartMADs(svc); return nil }); err != nil {
 		svc.Close()
 		return nil, errors.Join(err, d.dataplane.Unsteer(mad.QPN))
 	}
@@ -102,20 +102,20 @@ func (d *Device) closeCM() {
 // firstRequest is called in the engine's thread when a queue pair has received its first request.
 func (d *Device) firstRequest(x *QP) {
 	if svc := d.cm.svc.Load(); svc != nil {
-		svc.Arrived(x.num)
+		svc.Arrived(x.core.QPN())
 	}
 }
 
 // pairEncrypted says that a queue pair takes encrypted packets only.
 func (d *Device) pairEncrypted(x *QP) {
 	if svc := d.cm.svc.Load(); svc != nil {
-		svc.Encrypted(x.num)
+		svc.Encrypted(x.core.QPN())
 	}
 }
 
 // pairDestroyed ends the connections of a queue pair.
 func (d *Device) pairDestroyed(x *QP) {
 	if svc := d.cm.svc.Load(); svc != nil {
-		svc.Destroyed(x.num)
+		svc.Destroyed(x.core.QPN())
 	}
 }

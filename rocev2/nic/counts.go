@@ -5,6 +5,7 @@ package nic
 import (
 	"slices"
 
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -28,7 +29,7 @@ func (p *PD) CountTo(c *Counts) { p.counts = c }
 
 func (p *PD) count() *qp.Counters {
 	if p.counts == nil {
-		return &p.dev.eng.qpCount
+		return p.dev.eng.core.QPCounters()
 	}
 	return &p.counts.qps
 }
@@ -38,9 +39,9 @@ func (p *PD) count() *qp.Counters {
 // They have the names and the order of Device.Counters.
 func (c *Counts) Counters() []verbs.Counter {
 	var q qp.Counters
-	var e engineCounters
-	c.dev.count(func() { q, e = c.qps, c.dev.eng.count })
-	return append(ofQueuePairs(&q), c.dev.ofDrops(&e)...)
+	var e engine.Counters
+	c.dev.count(func() { q, e = c.qps, c.dev.eng.core.Counters() })
+	return append(engine.OfQueuePairs(&q), c.dev.ofDrops(&e)...)
 }
 
 // Close ends the counters. The device keeps what they have counted. Their queue pairs must have been
@@ -49,7 +50,7 @@ func (c *Counts) Close() {
 	e := c.dev.eng
 	c.dev.InLoop(func() {
 		if i := slices.Index(e.counts, c); i >= 0 {
-			e.qpCount.Add(&c.qps)
+			e.core.QPCounters().Add(&c.qps)
 			e.counts = slices.Delete(e.counts, i, i+1)
 		}
 	})

@@ -21,7 +21,7 @@ func TestCounts(t *testing.T) {
 		return v
 	}
 	a, b := d.NewCounts(), d.NewCounts()
-	d.InLoop(func() { d.eng.qpCount.SentAgain, a.qps.SentAgain, b.qps.SentAgain = 1, 20, 300 })
+	d.InLoop(func() { d.eng.core.QPCounters().SentAgain, a.qps.SentAgain, b.qps.SentAgain = 1, 20, 300 })
 	for _, c := range []*Counts{a, a, b} { // a twice
 		if n := value(); n != 321 {
 			t.Errorf("%s is %d", name, n)

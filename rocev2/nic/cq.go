@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"slices"
 
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/loop"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -156,14 +155,7 @@ func (c *CQ) Complete(w verbs.Completion) {
 	e := c.dev.eng
 	if w.Status != verbs.StatusSuccess {
 		w.Solicited = true // an error is, for RequestNotify and in the entry of a ring
-		// An application that polls a failure finds the queue pair in the state that
-		// the failure has put it into.
-		if x := e.qps.Lookup(w.QPN); x != nil {
-			x.state.Store(uint32(x.q.State()))
-			if x.view != nil {
-				x.view.Show(x.q.State(), x.sendDone.Load(), x.recvDone.Load())
-			}
-		}
+		e.core.ShowFailure(w.QPN)
 	}
 	if c.sink != nil {
 		c.completeTo(w)
@@ -172,7 +164,7 @@ func (c *CQ) Complete(w verbs.Completion) {
 	if c.next-c.head.Load() >= c.depth {
 		if !c.overrun {
 			c.overrun = true
-			e.overrun(c)
+			e.core.Overrun(c)
 		}
 		return
 	}
@@ -192,7 +184,7 @@ func (c *CQ) noteUpdate(w verbs.Completion) {
 }
 
 // publishCompletions makes completions visible to applications, and signals armed queues.
-func (e *engine) publishCompletions() {
+func (e *runner) publishCompletions() {
 	for _, c := range e.updatedCQs {
 		alert := c.alert
 		c.updated, c.alert = false, false
@@ -207,44 +199,6 @@ func (e *engine) publishCompletions() {
 	}
 	clear(e.updatedCQs)
 	e.updatedCQs = e.updatedCQs[:0]
-}
-
-// overrun notes that a completion was lost; failOverruns acts on it once no
-// queue pair is in use (IBTA 10.8.4).
-func (e *engine) overrun(c *CQ) { e.overruns = append(e.overruns, c) }
-
-// overrunSteps is how many queue pairs an iteration looks at because of overruns. The work requests that
-// it flushes count too, so that an iteration ends with the first queue pair that has as many.
-const overrunSteps = 1024
-
-// failOverruns ends the queue pairs of the first completion queue that has lost completions, a part of
-// them in each iteration: thousands of queue pairs may have a million work requests. It returns how much
-// it has done.
-func (e *engine) failOverruns() (steps int) {
-	if len(e.overruns) == 0 {
-		return 0
-	}
-	c := e.overruns[0]
-	if e.overrunAt == 0 {
-		e.dev.event(verbs.Event{Type: verbs.EventCQError, CQ: c})
-	}
-	for ; e.overrunAt < e.qps.Slots() && steps < overrunSteps; e.overrunAt++ {
-		steps++
-		x := e.qps.At(e.overrunAt)
-		if x == nil || x.send != c && x.recv != c {
-			continue
-		}
-		steps += x.queued()
-		if x.setState(verbs.StateErr) == nil {
-			x.publish() // the state is visible before the event
-			e.dev.event(verbs.Event{Type: verbs.EventQPFatal, QP: x})
-			e.markDirty(x)
-		}
-	}
-	if e.overrunAt >= e.qps.Slots() {
-		e.overruns, e.overrunAt = slices.Delete(e.overruns, 0, 1), 0
-	}
-	return steps + 1
 }
 
 func (c *CQ) signal() {

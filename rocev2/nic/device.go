@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -58,7 +59,7 @@ func Open(w Dataplane, o Options, rails ...Rail) (_ *Device, err error) {
 			return nil, err
 		}
 	}
-	if d.eng, err = newEngine(d); err != nil {
+	if d.eng, err = newRunner(d); err != nil {
 		return nil, err
 	}
 	for i, s := range d.socks {
@@ -70,11 +71,20 @@ func Open(w Dataplane, o Options, rails ...Rail) (_ *Device, err error) {
 		if err := w.Steer(rocev2.ControlQPN); err != nil {
 			return nil, err
 		}
-		d.eng.hooks = newCredits(d.eng, &d.opts, d.eng.config.LinkRate)
+		d.eng.core.UsePreCredit(engine.PreCredit{
+			LinkRate: w.RuntimeConfig().LinkRate, Frames: d.opts.RxFrames, LargeDSCP: d.opts.LargeDSCP, Hold: creditHold,
+			FirstEpoch: engine.FirstEpoch(d.opts.CreditEpoch, time.Now()), Epoch: d.opts.CreditEpoch,
+		})
 	}
 	d.eng.start()
 	return d, nil
 }
+
+// creditHold is how long first data waits for a grant.
+var creditHold = engine.CreditHold
+
+// etherLen is the length of an Ethernet header, bytes.
+const etherLen = 14
 
 func (o Options) check() error {
 	switch {
@@ -233,7 +243,7 @@ func (d *Device) routeEvent(e route.Event) {
 	case e.Link.Up && e.Link.Carrier:
 		d.event(verbs.Event{Type: verbs.EventPortActive})
 		if e := d.started.Load(); e != nil && d.linkLost {
-			e.post(e.linkUp)
+			e.post(e.core.LinkUp)
 		}
 		d.linkLost = false
 	default:

@@ -34,7 +34,7 @@ func OpenLoopback(o Options) (_ *Device, err error) {
 	if d.mem, err = mr.New(mr.Config{Keys: o.Keys}); err != nil {
 		return nil, err
 	}
-	if d.eng, err = newEngine(d); err != nil {
+	if d.eng, err = newRunner(d); err != nil {
 		return nil, err
 	}
 	d.eng.start()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 // Close returns when the device is closed, also to the one who calls it second.
 func TestCloseWaits(t *testing.T) {
 	closing := verbs.ErrClosed
-	d := &Device{eng: &engine{}, done: make(chan struct{}), events: make(chan verbs.Event), dataplane: closedWire{}}
+	d := &Device{eng: &runner{}, done: make(chan struct{}), events: make(chan verbs.Event), dataplane: closedWire{}}
 	d.err.Store(&closing)
 	returned := make(chan struct{})
 	go func() { _ = d.Close(); close(returned) }()
@@ -53,11 +52,8 @@ func TestNoRoomToSteer(t *testing.T) {
 	if d.mem, err = mr.New(mr.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	e := &engine{dev: d, clock: newClock(), rail: rail{dataplane: d.dataplane, kick: newKicker(), dests: map[netip.Addr]*dest{}}}
-	e.posts.init()
-	e.sync.init()
-	e.onTimer, e.onDest = e.expire, e.unblock
-	if err := e.driver.Init(loopEngine{e}); err != nil {
+	e, err := newRunner(d)
+	if err != nil {
 		t.Fatal(err)
 	}
 	d.eng = e
@@ -94,12 +90,32 @@ func TestUnanswered(t *testing.T) {
 // An engine with nothing to come sleeps for as long as it takes to look at its sockets:
 // run does that after a whole maxSleep only.
 func TestIdleSleep(t *testing.T) {
-	e := &engine{now: 1e9}
+	e := bench(t)
+	e.core.Begin(1e9)
 	if d := e.untilNext(1e9 + 500); d != maxSleep {
 		t.Errorf("%v", d)
 	}
-	e.destTimers.Set(&(&dest{}).timer, 1e9+2e6)
-	if d := e.untilNext(1e9 + 500); d >= 3*time.Millisecond {
-		t.Errorf("with a timer: %v", d)
+}
+
+// bench is the runner of a loopback device whose threads do not run.
+func bench(t *testing.T) *runner {
+	t.Helper()
+	d := &Device{dataplane: noDataplane{}, events: make(chan verbs.Event, eventBacklog)}
+	var err error
+	if d.eng, err = newRunner(d); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.eng.driver.Close() })
+	return d.eng
+}
+
+func TestLargeDSCPOption(t *testing.T) {
+	for _, o := range []Options{{LargeDSCP: 8}, {PreCredit: true, LargeDSCP: 64}} {
+		if o.check() == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+	if err := (Options{PreCredit: true, LargeDSCP: 63}).check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,9 +4,8 @@ package nic
 
 import (
 	"errors"
-	"fmt"
 
-	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -20,22 +19,10 @@ import (
 // acknowledged it or has failed, the origin gets a report (mr.ParseReport) as a SEND on the queue
 // pair of the WRITE, for which it has posted a receive. The origin must not write to the same bytes
 // again before.
-//
-// The work requests of distributions have places of their own in the send queues of the group's queue
-// pairs and of the origin's: qp.MaxInternal in each. While these are in use they wait.
 type Distribution struct {
 	region *mr.Region
 	pd     *PD
-
-	// The engine's.
-	forward *mr.Distribution // nil before the region is complete
-	group   map[uint32]*QP   // queue pairs by number, as a number may get another owner
-	origins []*internalSends // sends of the messages without a report, in their order
-	unsent  []unsentReport   // reports whose send queue was full
-	ended   []endedSend      // work requests that completed since the last run
-	queued  bool             // the distribution is in distributor.queue
-	closed  bool             // Deregister was called: nothing is forwarded any more
-	stats   mr.DistributionStats
+	core   engine.Distribution // the runner's
 }
 
 var (
@@ -66,40 +53,16 @@ func (p *PD) RegDistribution(s mr.Spec, g mr.Group) (*Distribution, error) {
 	if s.Access&rights != rights || s.Arrived != nil || s.Invalidatable {
 		return nil, errDistributionSpec
 	}
-	d := &Distribution{pd: p, group: map[uint32]*QP{}}
-	s.Arrived = d.arrived
+	d := &Distribution{pd: p}
+	s.Arrived = d.core.Arrived
 	var err error
 	if d.region, err = p.Register(s); err != nil {
 		return nil, err
 	}
-	if err := p.dev.do(func() error { return d.begin(g) }); err != nil {
+	if err := p.dev.do(func() error { return p.dev.eng.core.Distribute(&d.core, d.region, p.num, g) }); err != nil {
 		return nil, errors.Join(err, d.region.Deregister())
 	}
 	return d, nil
-}
-
-// begin finds the queue pairs of the group. It runs in the engine's thread.
-func (d *Distribution) begin(g mr.Group) (err error) {
-	e := d.pd.dev.eng
-	for i, to := range g {
-		x := e.qps.Lookup(to.QPN)
-		if x == nil || x.typ != verbs.RC || x.pd.num != d.pd.num {
-			return fmt.Errorf("nic: destination %d of the group: %d is no RC queue pair of the region's protection domain", i, to.QPN)
-		}
-		if x.ooo != nil {
-			return fmt.Errorf("nic: destination %d of the group: queue pair %d is in out-of-order mode: choose one without", i, to.QPN)
-		}
-		d.group[to.QPN] = x
-	}
-	forward, err := mr.NewDistribution(g, d.region.VA(), d.region.Len(), d.region.LKey())
-	if err != nil {
-		return err
-	}
-	d.forward = forward
-	if e.distributor == nil {
-		e.distributor = &distributor{e: e}
-	}
-	return nil
 }
 
 // VA is the address of the first byte.
@@ -116,7 +79,7 @@ func (d *Distribution) RKey() uint32 { return d.region.RKey() }
 
 // Stats returns the counters.
 func (d *Distribution) Stats() (s mr.DistributionStats, err error) {
-	err = d.pd.dev.do(func() error { s = d.stats; return nil })
+	err = d.pd.dev.do(func() error { s = d.core.Stats(); return nil })
 	return s, err
 }
 
@@ -124,37 +87,14 @@ func (d *Distribution) Stats() (s mr.DistributionStats, err error) {
 // destinations do not respond, or origins take no reports, and retries have no end, destroy their
 // queue pairs first.
 func (d *Distribution) Deregister() error {
-	err := d.pd.dev.do(func() error {
-		if !d.forward.Idle() || len(d.unsent) > 0 {
-			return fmt.Errorf("nic: the distribution region is %w: messages have no report yet; wait, or destroy the queue pairs of destinations that do not respond and of origins that take no reports", verbs.ErrBusy)
-		}
-		d.closed = true
-		return nil
-	})
+	err := d.pd.dev.do(d.core.Close)
 	if errors.Is(err, verbs.ErrBusy) {
 		return err
 	}
 	// After another error the engine has ended, and forwards nothing.
 	if err := d.region.Deregister(); err != nil {
-		_ = d.pd.dev.do(func() error { d.closed = false; return nil })
+		_ = d.pd.dev.do(func() error { d.core.Reopen(); return nil })
 		return err
 	}
 	return nil
-}
-
-// arrived is Spec.Arrived. A queue pair is in the middle of a packet, so run does the rest.
-func (d *Distribution) arrived(a mem.Arrival, offset uint64) {
-	if d.forward == nil { // a peer has guessed the key
-		return
-	}
-	d.stats.Arrived++
-	e := d.pd.dev.eng
-	x := e.qps.Lookup(a.QPN)
-	full := len(d.origins)+len(d.unsent) >= mr.DistributionDepth
-	if x == nil || d.closed || full || !d.forward.Arrived(a, offset) {
-		d.stats.Refused++
-		return
-	}
-	d.origins = append(d.origins, x.internalSends())
-	e.distributor.add(d)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -28,16 +29,8 @@ type Feeder interface {
 	FD() int
 }
 
-// QueueView is where a process sees the progress of a queue pair or of a shared receive queue. The
-// owner of the loop calls it.
-type QueueView interface {
-	// Show shows the state, and the numbers of work requests modulo 2^32 that are off the queue.
-	Show(s verbs.State, sendDone, recvDone uint32)
-	// FindReceives passes receives that the process has posted to FeedRecv, and nothing else, within a budget.
-	// It is called when a message needs a receive and none is queued. A message that was sent after a receive
-	// was posted finds it so, whenever Take is called.
-	FindReceives()
-}
+// QueueView is where a process sees the progress of a queue pair or of a shared receive queue.
+type QueueView = engine.QueueView
 
 // CQSink takes the completions of a queue that another process polls. The owner of the loop calls
 // it.
@@ -66,7 +59,7 @@ func (c *CQ) completeTo(w verbs.Completion) {
 	if c.overrun || !c.sink.Put(w) {
 		if !c.overrun {
 			c.overrun = true
-			c.dev.eng.overrun(c)
+			c.dev.eng.core.Overrun(c)
 		}
 		return
 	}
@@ -85,22 +78,12 @@ func (d *Device) InLoop(f func()) {
 	f()
 }
 
-// findReceives is qp.Config.Receives.
-func (x *QP) findReceives() {
-	switch {
-	case x.srq != nil && x.srq.view != nil:
-		x.srq.view.FindReceives()
-	case x.srq == nil && x.view != nil:
-		x.view.FindReceives()
-	}
-}
-
 // SetView sets where another process sees the progress of the queue pair. Work requests of such a
 // queue pair are posted by FeedSend and FeedRecv only.
-func (x *QP) SetView(v QueueView) { x.dev.InLoop(func() { x.view = v; x.publish() }) }
+func (x *QP) SetView(v QueueView) { x.dev().InLoop(func() { x.core.SetView(v) }) }
 
 // SetView sets where another process sees the progress of the queue.
-func (s *SRQ) SetView(v QueueView) { s.dev.InLoop(func() { s.view = v; s.publish() }) }
+func (s *SRQ) SetView(v QueueView) { s.dev.InLoop(func() { s.core.SetView(v) }) }
 
 // FeedSend is PostSend for a Feeder: the owner of the loop calls it. The transport checks the work request,
 // and FeedSend the room and the address handle. FeedSend takes a datagram that is longer than the path's PMTU, and drops
@@ -109,10 +92,10 @@ func (x *QP) FeedSend(wr *verbs.SendWR) error {
 	if err := x.posting(); err != nil {
 		return err
 	}
-	if err := x.checkPlace(wr, uint32(x.q.Config().MaxSend)); err != nil {
+	if err := x.checkPlace(wr, uint32(x.core.Config().MaxSend)); err != nil {
 		return err
 	}
-	if err := x.dev.eng.putSend(x, wr); err != nil {
+	if err := x.dev().eng.core.Send(&x.core, wr); err != nil {
 		return err
 	}
 	x.sendPosted++
@@ -123,11 +106,11 @@ func (x *QP) FeedSend(wr *verbs.SendWR) error {
 func (x *QP) FeedRecv(wr *verbs.RecvWR) error {
 	switch {
 	case x.destroyed.Load():
-		return errQPDestroyed
-	case x.recvPosted-x.recvDone.Load() >= uint32(x.q.Config().MaxRecv):
+		return engine.ErrQPRemoved
+	case x.recvPosted-x.core.RecvDone() >= uint32(x.core.Config().MaxRecv):
 		return verbs.ErrQueueFull
 	}
-	if err := x.dev.eng.putRecv(x, wr); err != nil {
+	if err := x.dev().eng.core.Recv(&x.core, wr); err != nil {
 		return err
 	}
 	x.recvPosted++
@@ -141,11 +124,11 @@ func (s *SRQ) FeedRecv(wr *verbs.RecvWR) error {
 		return errSRQDestroyed
 	case len(wr.SGL) > s.conf.MaxSGE:
 		return fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), s.conf.MaxSGE)
-	case s.posted-s.done.Load() >= uint32(s.conf.Max):
+	case s.posted-s.core.Done() >= uint32(s.conf.Max):
 		return verbs.ErrQueueFull
 	}
 	s.posted++
-	s.put(wr)
+	s.core.Recv(wr)
 	return nil
 }
 
@@ -153,45 +136,21 @@ func (s *SRQ) FeedRecv(wr *verbs.RecvWR) error {
 // pair (IBTA 10.8.2.1: an immediate error, which for a ring can only be a completion). recv: the
 // entry was in the receive queue. A Feeder calls it. It returns how many work requests it has flushed.
 func (x *QP) FeedBad(id uint64, recv bool) (flushed int) {
-	cq := x.send
 	if recv {
-		cq = x.recv
-		x.recvPosted, x.recvLost = x.recvPosted+1, x.recvLost+1
+		x.recvPosted++
 	} else {
-		x.sendPosted, x.sendLost = x.sendPosted+1, x.sendLost+1
+		x.sendPosted++
 	}
-	if x.dead {
-		return 0
-	}
-	if x.q.State() != verbs.StateReset { // which forgets work requests
-		flushed = x.queued()
-		_ = x.setState(verbs.StateErr) // possible from all other states
-		cq.Complete(verbs.Completion{WRID: id, QPN: x.num, Status: verbs.StatusLocalQPOperation, Solicited: true})
-	}
-	x.publish()
-	x.dev.eng.markDirty(x)
-	return flushed
+	return x.core.Refuse(id, recv)
 }
-
-// queued is the number of work requests on the queues.
-func (x *QP) queued() int { return x.transport.SendQueued() + x.q.RecvQueued() }
 
 // Fail ends the queue pair because its ring is damaged. A Feeder calls it. It returns how many work
 // requests it has flushed.
-func (x *QP) Fail() (flushed int) {
-	flushed = x.queued()
-	if x.dead || x.setState(verbs.StateErr) != nil {
-		return 0
-	}
-	x.publish()
-	x.dev.event(verbs.Event{Type: verbs.EventQPFatal, QP: x})
-	x.dev.eng.markDirty(x)
-	return flushed
-}
+func (x *QP) Fail() (flushed int) { return x.core.Flush() }
 
 // FeedBad takes an entry that is no work request. Without a completion queue that it belongs to, it
 // is left out.
 func (s *SRQ) FeedBad() {
-	s.posted, s.lost = s.posted+1, s.lost+1
-	s.publish()
+	s.posted++
+	s.core.Refuse()
 }

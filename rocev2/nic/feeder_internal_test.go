@@ -36,7 +36,7 @@ func TestSleepOfFeeder(t *testing.T) {
 			{dueFeeder{}, maxSleep},
 		} {
 			e.feeder = c.f
-			if got := e.untilNext(e.now); got != c.want {
+			if got := e.untilNext(e.core.Now()); got != c.want {
 				t.Errorf("%+v: it sleeps %v, want %v", c.f, got, c.want)
 			}
 		}

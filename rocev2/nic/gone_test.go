@@ -40,7 +40,7 @@ func TestSocketsNoticeGone(t *testing.T) {
 	}
 	defer socks.Close()
 	e := bench(t)
-	e.socks = []*sock{{xsk: socks[0]}}
+	e.rails[0].socks = []*sock{{xsk: socks[0]}}
 	if e.checkSockets(); e.failed != nil {
 		t.Fatalf("while the interface is there: %v", e.failed)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/loop"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -14,40 +15,19 @@ import (
 
 // iterate is the body of the loop: it does what there is to do now, within its budgets, and
 // returns how much that was. The owner of the loop calls it (loop_owner.go).
-func (e *engine) iterate() int {
-	e.txFramesExhausted, e.rxBacklog = false, false
-	e.now = e.clock.now()
+func (e *runner) iterate() int {
+	e.rxBacklog = false
+	e.core.Begin(e.clock.now())
 	n := e.receive()
 	n += e.takeCalls()
 	n += e.takePosts()
 	if e.feeder != nil {
 		n += e.feeder.Take()
 	}
-	if e.rxBacklog && e.timersDeferred < maxDeferred {
-		e.timersDeferred++
-	} else {
-		e.timersDeferred = 0
-		e.expireAckWait()
-		e.qpTimers.Advance(int64(e.now), e.onTimer)
-	}
-	e.destTimers.Advance(int64(e.now), e.onDest)
-	e.resume()
-	e.flushDirty()
-	if len(e.mads.queue) > 0 {
-		n += e.sendMADs()
-	}
-	n += e.transmit()
-	if e.distributor != nil {
-		n += e.distributor.run()
-	}
-	e.flushDirty()
-	n += e.shortLoopback()
-	if e.hooks != nil {
-		e.hooks.onIteration()
-	}
+	n += e.core.Run(e.rxBacklog)
 	e.submit()
-	n += e.failOverruns()
-	for r := range e.rails {
+	n += e.core.FailOverruns()
+	for _, r := range e.rails {
 		e.report(r)
 	}
 	if e.dev.gone.Load() {
@@ -56,47 +36,46 @@ func (e *engine) iterate() int {
 	return n
 }
 
-// maxDeferred is for how many iterations timers of queue pairs wait while more has arrived
-// than one iteration takes: the ACK that a queue pair waits for may be there. In so many, all
-// frames of a socket are received twice.
-const maxDeferred = 64
+// rxBatch is how many frames of a socket are taken at once.
+const rxBatch = 128
 
-// expire is called for a queue pair whose timer is due, or was when it was set.
-func (e *engine) expire(x *QP) {
-	if at := x.deadline(); at == 0 || at > e.now {
-		e.rearm(x)
-		return
+// receive passes what has arrived to the core, then what the core has sent to itself, and returns how many packets
+// that were.
+func (e *runner) receive() (n int) {
+	for _, r := range e.rails {
+		n += e.receiveFrom(r)
 	}
-	count := x.q.Config().Count
-	before := count.Timeouts
-	x.transport.Expire(e.now)
-	if x.hooked {
-		e.hooks.onTimeout(x, count.Timeouts != before)
+	return n + e.core.ReceiveLoopback()
+}
+
+// receiveFrom passes what has arrived on an interface to the core.
+func (e *runner) receiveFrom(r *rail) (n int) {
+	for _, s := range r.socks {
+		got := s.xsk.Receive(s.batch)
+		e.rxBacklog = e.rxBacklog || got == rxBatch
+		if got > 0 {
+			// A receive that was posted before these were sent must be found by them.
+			e.takePosts()
+		}
+		for i := range got {
+			p := s.batch.Packet(i)
+			m, _ := engine.ParseMeta(p.Meta())
+			frame := p.Linear(e.scratch)
+			if frame == nil {
+				e.core.FrameTooLong()
+				continue
+			}
+			e.core.Frame(frame, m)
+		}
+		s.batch.Release()
+		n += got
 	}
-	e.markDirty(x)
+	return n
 }
 
 // untilNext is the time to the next thing that is due by itself.
-func (e *engine) untilNext(now qp.Time) time.Duration {
-	next := now + qp.Time(maxSleep)
-	for _, at := range [...]int64{int64(e.ackWait.next()), e.qpTimers.Next(), e.destTimers.Next(), int64(e.outages.due())} {
-		if at != 0 {
-			next = min(next, qp.Time(at))
-		}
-	}
-	for r := range e.rails {
-		if len(r.syncQueue) > 0 {
-			next = min(next, r.sync.due)
-		}
-	}
-	if len(e.mads.queue) > 0 || len(e.dirty) > 0 { // they wait for a token
-		next = min(next, now+answerPatience/16)
-	}
-	if e.hooks != nil {
-		if at := e.hooks.deadline(now); at != 0 {
-			next = min(next, qp.Time(at))
-		}
-	}
+func (e *runner) untilNext(now qp.Time) time.Duration {
+	next := e.core.Deadline(now, now+qp.Time(maxSleep))
 	if e.feeder != nil {
 		if d, some := e.feeder.Due(); some {
 			next = min(next, now+qp.Time(d))
@@ -110,8 +89,8 @@ const maxSleep = loop.LongSleep
 
 // checkSockets finds out whether the interface was deleted: the kernel wakes no thread for
 // that.
-func (e *engine) checkSockets() {
-	for r := range e.rails {
+func (e *runner) checkSockets() {
+	for _, r := range e.rails {
 		for _, s := range r.socks {
 			if _, err := s.xsk.Wait(0); errors.Is(err, xsk.ErrGone) {
 				e.failed = verbs.ErrGone

@@ -8,11 +8,13 @@ import (
 )
 
 // The order of QP's fields is by cache lines, which a field more or less would undo
-// without anybody noticing (see QP; BenchmarkSpread tells what it is worth).
+// without anybody noticing (see engine.QP; BenchmarkSpread tells what it is worth).
 func TestQueuePairLines(t *testing.T) {
 	const line, header = 64, 8 // the heap's, of objects with pointers over 512 bytes
 	x := reflect.TypeFor[QP]()
-	conf, _ := x.FieldByName("q")
+	core, _ := x.FieldByName("core")
+	conf, _ := core.Type.FieldByName("q")
+	conf.Offset += core.Offset
 	if conf.Offset+header != line {
 		t.Errorf("the transport's half begins at %d, not with the second line", conf.Offset+header)
 	}
@@ -23,11 +25,11 @@ func TestQueuePairLines(t *testing.T) {
 		}
 	}
 	const loaded = 19 * line // by prefetch
-	timer, _ := x.FieldByName("timer")
+	timer, _ := core.Type.FieldByName("timer")
 	at, _ := timer.Type.FieldByName("at")
-	transport, _ := x.FieldByName("transport")
+	transport, _ := core.Type.FieldByName("transport")
 	for name, end := range map[string]uintptr{
-		"timer.at": timer.Offset + at.Offset + at.Type.Size() + header, "transport": transport.Offset + transport.Type.Size() + header,
+		"timer.at": core.Offset + timer.Offset + at.Offset + at.Type.Size() + header, "transport": core.Offset + transport.Offset + transport.Type.Size() + header,
 	} {
 		if end > loaded {
 			t.Errorf("%s, which messages need, ends at %d, beyond what prefetch loads", name, end)

@@ -11,23 +11,23 @@ import (
 )
 
 // Loop ownership: which thread runs the engine's loop is decided by package loop, which
-// has the states and invariants as a table. This file is what it asks the engine.
+// has the states and invariants as a table. This file is what it asks the runner.
 
-// loopEngine is the engine as package loop sees it.
-type loopEngine struct{ *engine }
+// loopRunner is the runner as package loop sees it.
+type loopRunner struct{ *runner }
 
-var _ loop.Loop = loopEngine{}
+var _ loop.Loop = loopRunner{}
 
-func (l loopEngine) Iterate() int { return l.iterate() }
-func (l loopEngine) Began() int64 { return int64(l.now) }
-func (l loopEngine) Clock() int64 { return int64(l.clock.now()) }
-func (l loopEngine) SleptLong()   { l.checkSockets() }
-func (l loopEngine) Ending() bool { return l.ending() }
-func (l loopEngine) Finish()      { l.finish() }
+func (l loopRunner) Iterate() int { return l.iterate() }
+func (l loopRunner) Began() int64 { return int64(l.core.Now()) }
+func (l loopRunner) Clock() int64 { return int64(l.clock.now()) }
+func (l loopRunner) SleptLong()   { l.checkSockets() }
+func (l loopRunner) Ending() bool { return l.ending() }
+func (l loopRunner) Finish()      { l.finish() }
 
 // pollUntil runs the loop until there is something in c, or c is destroyed. It reports
 // whether there is; it gives up early as loop.Driver.PollUntil does.
-func (e *engine) pollUntil(ctx context.Context, c *CQ) bool {
+func (e *runner) pollUntil(ctx context.Context, c *CQ) bool {
 	return e.driver.PollUntil(ctx, func() bool { return c.Len() > 0 || c.users.ended() }) && c.Len() > 0
 }
 
@@ -35,12 +35,12 @@ func (e *engine) pollUntil(ctx context.Context, c *CQ) bool {
 // iterations: some 500 ns, which packets then do not spend waiting for half an empty one.
 const spins = 64
 
-func (l loopEngine) Spin() bool {
+func (l loopRunner) Spin() bool {
 	for range spins {
 		if l.posts.any.Load() || l.calls.any.Load() || l.feeder != nil && l.feeder.Waiting() {
 			return true
 		}
-		for r := range l.rails {
+		for _, r := range l.rails {
 			for _, s := range r.socks {
 				if s.xsk.Arrived() {
 					return true
@@ -61,35 +61,35 @@ const whileSending = 20 * time.Microsecond
 // While the second thread sends, packets must not wake the owner. To poll a socket in copy
 // mode is to transmit, so that the owner would do the second thread's work, or wait for its
 // lock; and where much is sent, answers are better taken in batches.
-func (l loopEngine) IdleWait(n int) (d time.Duration, maskRX bool) {
+func (l loopRunner) IdleWait(n int) (d time.Duration, maskRX bool) {
 	if n > 0 {
-		l.lastWork = l.now
+		l.lastWork = l.core.Now()
 		return 0, false
 	}
 	if l.kicking() {
 		return whileSending, true
 	}
 	switch {
-	case time.Duration(l.now-l.lastWork) < l.dev.opts.Spin:
+	case time.Duration(l.core.Now()-l.lastWork) < l.dev.opts.Spin:
 		return 0, false
-	case l.txFramesExhausted || l.pendingKick:
+	case l.core.FramesExhausted() || l.pendingKick:
 		return whileSending, true
 	}
 	return l.untilNext(l.clock.now()), false
 }
 
-func (l loopEngine) NothingPending() bool {
+func (l loopRunner) NothingPending() bool {
 	return !l.posts.any.Load() && !l.calls.any.Load() && !l.replied() && !l.stop.Load() && !l.dev.gone.Load() &&
 		(l.feeder == nil || l.feeder.Sleep())
 }
 
-func (l loopEngine) Urgent() bool { return l.stop.Load() || l.dev.gone.Load() || l.calls.any.Load() }
+func (l loopRunner) Urgent() bool { return l.stop.Load() || l.dev.gone.Load() || l.calls.any.Load() }
 
 // ending reports that the engine's thread is to finish.
-func (e *engine) ending() bool { return e.failed != nil || e.stop.Load() }
+func (e *runner) ending() bool { return e.failed != nil || e.stop.Load() }
 
 // finish ends everything: work requests complete as flushed, calls return.
-func (e *engine) finish() {
+func (e *runner) finish() {
 	why := e.failed
 	if why == nil {
 		why = verbs.ErrClosed
@@ -101,11 +101,8 @@ func (e *engine) finish() {
 	for e.posts.any.Load() {
 		e.takePosts()
 	}
-	for x := range e.qps.All() {
-		_ = x.setState(verbs.StateErr) // refused in RESET: nothing to flush
-		x.publish()
-		release(e.unroute(x)) // no other thread would: this one ends
-		e.leaveRails(x)
+	for x := range e.core.QPs {
+		release(e.core.EndQP(x)) // no other thread would: this one ends
 	}
 	e.publishCompletions()
 	e.calls.mu.Lock()
@@ -115,7 +112,7 @@ func (e *engine) finish() {
 	for _, f := range list {
 		f()
 	}
-	for r := range e.rails {
+	for _, r := range e.rails {
 		r.end()
 	}
 	e.dev.ended(why)

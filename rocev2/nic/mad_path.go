@@ -11,6 +11,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/internal/share"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
@@ -18,7 +19,7 @@ import (
 )
 
 // madPort is the transport of the communication manager: it finds the path of a message and passes it
-// to the engine (mad.go). Paths are kept while they are used. mad_request.go has the requests that wait for the path
+// to the core. Paths are kept while they are used. mad_request.go has the requests that wait for the path
 // to their sender.
 type madPort struct {
 	dev *Device
@@ -40,7 +41,7 @@ type madPath struct {
 	ah       *AH // nil until the neighbour is known
 	waiting  []mad.Header
 	requests []func() // callers of Reach
-	asked    bool     // more than answers was sent by this host (answers.go)
+	asked    bool     // more than answers was sent by this host (engine.Core.OpenForAnswers)
 	used     time.Time
 
 	// Rank of a path that is being resolved.
@@ -124,17 +125,13 @@ func (t *madPort) noteAsked(p *madPath, m mad.Header) {
 	p.asked = true
 	if a := p.ah; a != nil {
 		e := t.dev.eng
-		e.post(func() {
-			if a.dest != nil {
-				e.endAnswers(a.dest)
-			}
-		})
+		e.post(func() { e.core.OpenForData(&a.address) })
 	}
 }
 
 func (t *madPort) pass(a *AH, m mad.Header) {
 	e := t.dev.eng
-	e.post(func() { e.queueMAD(a, m) })
+	e.post(func() { e.core.SendMAD(a, m) })
 }
 
 // path returns a path, which it begins to resolve if it is new. nil: others have the places. The port is locked.
@@ -204,7 +201,7 @@ func (t *madPort) resolve(ctx context.Context, k madAddrs, p *madPath) {
 	p.cancel()
 	p.ah = a
 	if p.asked {
-		t.dev.eng.post(func() { t.dev.eng.endAnswers(a.dest) })
+		t.dev.eng.post(func() { t.dev.eng.core.OpenForData(&a.address) })
 	}
 	for _, m := range p.waiting {
 		t.pass(a, m)
@@ -231,8 +228,8 @@ func (t *madPort) find(ctx context.Context, k madAddrs, p *madPath) (*AH, error)
 	if err != nil {
 		return nil, err
 	}
-	a := &AH{dev: d, address: address{path: path, flow: flow{HopLimit: rocev2.DefaultTTL}}}
-	if d.do(func() error { a.dest = d.eng.answerDestination(path); return nil }) != nil {
+	a := &AH{dev: d, address: engine.Address{Path: &path.Path, Flow: engine.Flow{HopLimit: rocev2.DefaultTTL}}}
+	if d.do(func() error { d.eng.core.OpenForAnswers(&a.address); return nil }) != nil {
 		path.Release()
 		return nil, nil
 	}
@@ -258,9 +255,15 @@ func (t *madPort) sweep(now time.Time) {
 // release gives a path back that no message uses any more.
 func (t *madPort) release(a *AH) {
 	e := t.dev.eng
-	e.post(func() {
-		e.drop(a.dest)
-		a.dest = nil
-	})
-	go a.path.Release() // it may wait for the table, which asks the kernel
+	e.post(func() { e.core.Close(&a.address) })
+	go a.address.Path.Release() // it may wait for the table, which asks the kernel
+}
+
+// isAnswer reports whether a message of the communication manager answers one that may be forged.
+func isAnswer(m mad.Header) bool {
+	switch m.Attr() {
+	case mad.AttrMRA, mad.AttrREJ, mad.AttrREP, mad.AttrDREP, mad.AttrSIDRREP:
+		return true
+	}
+	return false
 }

@@ -22,7 +22,7 @@ func (t *madPort) Reach(local, peer netip.Addr, proof cm.Proof, then func()) boo
 	defer t.mu.Unlock()
 	p := t.path(madAddrs{local, peer}, rankOf(proof))
 	switch {
-	case p == nil || p.ah == nil && len(p.requests) >= madWaits || p.ah != nil && p.ah.path.Current().Err != nil:
+	case p == nil || p.ah == nil && len(p.requests) >= madWaits || p.ah != nil && p.ah.address.Path.Current().Err != nil:
 		t.count.unresolved++
 	case p.ah != nil:
 		return true

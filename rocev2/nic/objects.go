@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
-	"github.com/softroce/softroce-xdp/rocev2/nic/internal/sched"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -28,14 +28,14 @@ type Device struct {
 	socks      xsk.Set
 	otherRails []*iface // the further interfaces
 	mem        *mr.Table
-	eng        *engine
-	allow      allowList
+	eng        *runner
+	allow      engine.AllowList
 	mtu        int // MTU of the interface when the device was opened: the size that its frames have room for
 
 	cm cmState
 
 	gone     atomic.Bool            // the interface is gone
-	started  atomic.Pointer[engine] // eng, for the goroutine that follows the interface
+	started  atomic.Pointer[runner] // eng, for the goroutine that follows the interface
 	linkLost bool                   // routeEvent's: the interface has had no carrier
 
 	err       atomic.Pointer[error] // reason why the device is of no use
@@ -65,7 +65,7 @@ type CQ struct {
 	depth uint32
 	tail  atomic.Uint32 // applications see what is before
 
-	// The engine's.
+	// The runner's.
 	next    uint32 // position of the next entry to be written
 	overrun bool   // a completion was lost
 	updated bool   // there are completions that were not shown
@@ -85,67 +85,44 @@ type CQ struct {
 
 // SRQ is a shared receive queue (IBTA 10.2.9).
 type SRQ struct {
-	dev  *Device
-	pd   *PD
-	conf qp.SRQConfig
-	q    *qp.SRQ // engine
-
-	posted, taken, lost uint32 // the first under posts.mu, the others the engine's
-	done                atomic.Uint32
-	users               users
-	view                QueueView // nil unless another process uses it
+	dev    *Device
+	pd     *PD
+	conf   qp.SRQConfig
+	core   engine.SRQ // the runner's
+	posted uint32     // receives that were posted; guarded by posts.mu
+	users  users
 }
 
 // AH is an address handle: the route to a destination of datagrams (IBTA 10.2.2).
 type AH struct {
 	dev     *Device
 	pd      *PD
-	address // its dest is the engine's
+	address engine.Address // the runner's, but for its Path
 	gone    atomic.Bool
 }
 
-// QP is a queue pair of a device. Where many are served one after the other, the caches do
-// not hold their state: so what every message needs is close together in one object, what
-// PostSend needs in its first two cache lines, and what few need at the end. The order
-// of fields is that of lines of 64 bytes, behind the 8 bytes that Go's heap puts first.
+var _ engine.AddressHandle = (*AH)(nil)
+
+// Address implements engine.AddressHandle.
+func (a *AH) Address() *engine.Address { return &a.address }
+
+// QP is a queue pair of a device. PostSend needs the fields before core and the first line of core (engine.QP), which
+// are in the first two cache lines.
 type QP struct {
-	// Device; this field and the next ones are for applications.
-	dev                    *Device
-	state                  atomic.Uint32 // state that the engine last showed
-	sendDone, recvDone     atomic.Uint32 // work requests that made room
-	sendPosted, recvPosted uint32        // numbers of posted work requests; guarded by posts.mu
-	destroyed              atomic.Bool
+	pd                     *PD
+	sendPosted, recvPosted uint32      // numbers of posted work requests; guarded by posts.mu
+	destroyed              atomic.Bool // Destroy was called
+	pmtu                   rocev2.PMTU // PMTU set by Modify; guarded by posts.mu
+	rdAtomic               uint8       // limit set by Modify; guarded by posts.mu
 
-	// The engine's.
-	num                 uint32
-	typ                 verbs.QPType
-	dirty               bool
-	ackWaiting          bool   // the queue pair is in engine.ackWait
-	hooked              bool   // the queue pair uses the optional feature of the engine (hooks.go)
-	ackWaitSlot         uint32 // slot in engine.ackWait
-	sendTaken, sendLost uint32
+	core engine.QP // the runner's
 
-	q qp.QP // all but its Config
-
-	dead                bool
-	selective           bool // copy of dest.sack when it was last negotiated
-	pkey                uint16
-	recvTaken, recvLost uint32
-	egress              // egress on the device's own interface
-	timer               sched.Timer[*QP]
-	srq                 *SRQ
-	transport           transport   // transport of the packets: q, or one that works on q
-	credit              *creditFlow // pre-credit's, nil unless it uses that
-
-	pd         *PD
-	view       QueueView // nil unless another process uses it
-	send, recv *CQ
-	pmtu       rocev2.PMTU // PMTU set by Modify; guarded by posts.mu
-	rdAtomic   uint8       // limit set by Modify; guarded by posts.mu
-
-	internal *internalSends // the engine's; nil without a distribution
-	ooo      *oooQP         // nil unless it is in out-of-order mode
+	srq     *SRQ     // nil: it has a receive queue of its own
+	steered *steered // further interfaces; nil unless it is in out-of-order mode
 }
+
+// dev returns the device of the queue pair.
+func (x *QP) dev() *Device { return x.pd.dev }
 
 // Limits of a queue pair.
 const (

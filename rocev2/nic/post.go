@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -48,13 +48,11 @@ func (b *postBatch) sgl(p *post) []verbs.SGE { return b.sges[p.sge : p.sge+p.sge
 // errAHPD: what works together is of one protection domain (IBTA 10.2.3).
 var errAHPD = errors.New("nic: the address handle is of another protection domain than the queue pair: make it with that of the queue pair")
 
-var errQPDestroyed = fmt.Errorf("nic: the queue pair %w", verbs.ErrDestroyed)
-
 // PostSend puts a copy of a work request on the send queue. Any goroutine may call
 // it. The error names the rule that it breaks; nothing was queued then.
 func (x *QP) PostSend(wr *verbs.SendWR) error {
-	prefetch(x)
-	p, room := &x.dev.eng.posts, uint32(x.q.Config().MaxSend) // loaded in parallel with the lock, not after it
+	x.core.Prefetch()
+	p, room := &x.dev().eng.posts, uint32(x.core.Config().MaxSend) // loaded in parallel with the lock, not after it
 	p.mu.Lock()
 	err := x.posting()
 	if err == nil {
@@ -81,26 +79,26 @@ func (x *QP) PostSend(wr *verbs.SendWR) error {
 	}
 	p.any.Store(true)
 	p.mu.Unlock()
-	x.dev.eng.driver.Wake()
+	x.dev().eng.driver.Wake()
 	return nil
 }
 
 // posting reports why nothing can be posted, whatever it is. posts.mu is held, or the owner of the loop calls it.
 func (x *QP) posting() error {
 	switch {
-	case x.dev.eng.posts.closed:
-		return x.dev.alive()
+	case x.dev().eng.posts.closed:
+		return x.dev().alive()
 	case x.destroyed.Load():
-		return errQPDestroyed
+		return engine.ErrQPRemoved
 	}
 	return nil
 }
 
 // checkSend checks a work request, without the transport: any goroutine may call it with posts.mu held.
 func (x *QP) checkSend(wr *verbs.SendWR) error {
-	c := x.q.Config()
+	c := x.core.Config()
 	_, err := verbs.CheckSend(wr, verbs.SendRules{
-		Type: x.typ, OutOfOrder: x.ooo != nil, State: verbs.State(x.state.Load()),
+		Type: x.core.Type(), OutOfOrder: x.core.OutOfOrder(), State: x.core.State(),
 		MaxRdAtomic: x.rdAtomic, PMTU: x.pmtu, MaxSGE: c.MaxSendSGE, MaxInline: c.MaxInline,
 	})
 	return err
@@ -108,9 +106,9 @@ func (x *QP) checkSend(wr *verbs.SendWR) error {
 
 // checkRecv is checkSend for a receive, with its room in the queue.
 func (x *QP) checkRecv(wr *verbs.RecvWR) error {
-	c := x.q.Config()
-	err := verbs.CheckRecv(wr, verbs.RecvRules{State: verbs.State(x.state.Load()), SRQ: c.SRQ != nil, MaxSGE: c.MaxRecvSGE})
-	if err == nil && x.recvPosted-x.recvDone.Load() >= uint32(c.MaxRecv) {
+	c := x.core.Config()
+	err := verbs.CheckRecv(wr, verbs.RecvRules{State: x.core.State(), SRQ: c.SRQ != nil, MaxSGE: c.MaxRecvSGE})
+	if err == nil && x.recvPosted-x.core.RecvDone() >= uint32(c.MaxRecv) {
 		return verbs.ErrQueueFull
 	}
 	return err
@@ -118,12 +116,12 @@ func (x *QP) checkRecv(wr *verbs.RecvWR) error {
 
 // checkPlace checks the room in the send queue, and the address handle of a work request.
 func (x *QP) checkPlace(wr *verbs.SendWR, room uint32) error {
-	if x.sendPosted-x.sendDone.Load() >= room {
+	if x.sendPosted-x.core.SendDone() >= room {
 		return verbs.ErrQueueFull
 	}
 	if wr.AH != nil {
 		a, ok := wr.AH.(*AH)
-		if !ok || a.dev != x.dev || a.gone.Load() {
+		if !ok || a.dev != x.dev() || a.gone.Load() {
 			return errors.New("nic: the address handle is none of this device, or was destroyed")
 		}
 		if a.pd != x.pd {
@@ -133,11 +131,8 @@ func (x *QP) checkPlace(wr *verbs.SendWR, room uint32) error {
 	return nil
 }
 
-// exceeds reports whether a datagram of n bytes is longer than a path's PMTU, which is not valid without a path.
-func exceeds(pmtu rocev2.PMTU, n uint64) bool { return pmtu.Valid() && n > uint64(pmtu.Bytes()) }
-
 // PMTU returns the path's PMTU in bytes: the longest datagram. 0: there is no path at present.
-func (a *AH) PMTU() int { return a.path.Current().PMTU.Bytes() }
+func (a *AH) PMTU() int { return a.address.Path.Current().PMTU.Bytes() }
 
 // carries refuses a message that is longer than the path's PMTU: a datagram is one
 // packet.
@@ -146,7 +141,7 @@ func (a *AH) carries(wr *verbs.SendWR) error {
 	for i := range wr.SGL {
 		n += uint64(wr.SGL[i].Len)
 	}
-	if to := a.path.Current(); exceeds(to.PMTU, n) {
+	if to := a.address.Path.Current(); to.Exceeds(n) {
 		return fmt.Errorf("%w: %d bytes, and the path to %s with its MTU of %d carries datagrams of %d", verbs.ErrTooLong, n, to.Dst, to.MTU, to.PMTU.Bytes())
 	}
 	return nil
@@ -154,7 +149,7 @@ func (a *AH) carries(wr *verbs.SendWR) error {
 
 // PostRecv puts a copy of a work request on the receive queue.
 func (x *QP) PostRecv(wr *verbs.RecvWR) error {
-	p := &x.dev.eng.posts
+	p := &x.dev().eng.posts
 	p.mu.Lock()
 	err := x.posting()
 	if err == nil {
@@ -167,7 +162,7 @@ func (x *QP) PostRecv(wr *verbs.RecvWR) error {
 	x.recvPosted++
 	p.addRecv(post{qp: x, recv: true}, wr)
 	p.mu.Unlock()
-	x.dev.eng.driver.Wake()
+	x.dev().eng.driver.Wake()
 	return nil
 }
 
@@ -179,7 +174,7 @@ func (p *posts) addRecv(e post, wr *verbs.RecvWR) {
 }
 
 // takePosts hands the work requests to their queue pairs.
-func (e *engine) takePosts() int {
+func (e *runner) takePosts() int {
 	if !e.posts.any.Load() {
 		return 0
 	}
@@ -188,8 +183,8 @@ func (e *engine) takePosts() int {
 		p := &b.list[i]
 		switch {
 		case p.srq != nil:
-			e.postSRQ(p, b.sgl(p))
-		case p.qp.dead:
+			p.srq.core.Recv(&verbs.RecvWR{ID: p.wr.ID, SGL: b.sgl(p)})
+		case p.qp.core.Removed():
 		case p.recv:
 			e.postRecv(p, b.sgl(p))
 		default:
@@ -201,54 +196,16 @@ func (e *engine) takePosts() int {
 	return n
 }
 
-func (e *engine) postSend(p *post, b *postBatch) {
+func (e *runner) postSend(p *post, b *postBatch) {
 	wr := &p.wr
 	wr.SGL, wr.Data = b.sgl(p), b.data[p.byte:p.byte+p.size]
-	if e.putSend(p.qp, wr) != nil { // the state changed after PostSend had looked: to RESET, which forgets
-		p.qp.sendLost++
-		e.markDirty(p.qp)
+	if e.core.Send(&p.qp.core, wr) != nil { // the state changed after PostSend had looked: to RESET, which forgets
+		e.core.LoseSend(&p.qp.core)
 	}
 }
 
-// putSend puts a work request on the send queue. After an error it is not there.
-func (e *engine) putSend(x *QP, wr *verbs.SendWR) error {
-	if err := x.transport.PostSend(wr); err != nil {
-		return err
+func (e *runner) postRecv(p *post, sgl []verbs.SGE) {
+	if e.core.Recv(&p.qp.core, &verbs.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
+		e.core.LoseRecv(&p.qp.core)
 	}
-	x.sendTaken++
-	if x.hooked {
-		e.hooks.onPosted(x, wr)
-	}
-	e.markDirty(x)
-	return nil
-}
-
-func (e *engine) postRecv(p *post, sgl []verbs.SGE) {
-	if e.putRecv(p.qp, &verbs.RecvWR{ID: p.wr.ID, SGL: sgl}) != nil {
-		p.qp.recvLost++
-		e.markDirty(p.qp)
-	}
-}
-
-// putRecv puts a receive on the receive queue. After an error it is not there.
-func (e *engine) putRecv(x *QP, wr *verbs.RecvWR) error {
-	if err := x.q.PostRecv(wr); err != nil {
-		return err
-	}
-	x.recvTaken++
-	e.markDirty(x)
-	return nil
-}
-
-func (e *engine) postSRQ(p *post, sgl []verbs.SGE) {
-	p.srq.put(&verbs.RecvWR{ID: p.wr.ID, SGL: sgl})
-}
-
-func (s *SRQ) put(wr *verbs.RecvWR) {
-	if s.q.PostRecv(wr) != nil {
-		s.lost++
-	} else {
-		s.taken++
-	}
-	s.publish()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -14,9 +15,16 @@ import (
 func TestAddressHandlePD(t *testing.T) {
 	e := bench(t)
 	ours, other := &PD{dev: e.dev, num: 1}, &PD{dev: e.dev, num: 2}
-	x := &QP{dev: e.dev, pd: ours}
-	x.q.Init(qp.Config{Type: verbs.UD, MaxSend: 1})
-	x.state.Store(uint32(verbs.StateRTS))
+	x := &QP{pd: ours}
+	if err := e.core.AddQP(&x.core, engine.QPConfig{Config: qp.Config{Type: verbs.UD, MaxSend: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	a := verbs.DefaultAttr()
+	for _, a.State = range []verbs.State{verbs.StateInit, verbs.StateRTR, verbs.StateRTS} {
+		if _, err := e.core.Modify(&x.core, &a, verbs.RequiredMask(verbs.UD, a.State), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	wr := verbs.SendWR{Op: verbs.OpSend, AH: &AH{dev: e.dev, pd: other}, RemoteQPN: 5, RemoteQKey: 6}
 	if err := x.PostSend(&wr); !errors.Is(err, errAHPD) || e.posts.any.Load() {
 		t.Errorf("%v, queued: %v", err, e.posts.any.Load())

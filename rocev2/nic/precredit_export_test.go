@@ -7,6 +7,6 @@ import "time"
 // SetCreditHold changes how long first data waits for a grant, before devices are opened.
 func SetCreditHold(d time.Duration) (restore func()) {
 	old := creditHold
-	creditHold = int64(d)
+	creditHold = d
 	return func() { creditHold = old }
 }

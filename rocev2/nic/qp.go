@@ -5,10 +5,8 @@ package nic
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
-	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -33,58 +31,78 @@ func (p *PD) createQP(init verbs.QPInit) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &QP{dev: d, pd: p, typ: init.Type}
-	if x.ooo, err = newOOO(x, &init); err != nil {
+	if err := engine.CheckOutOfOrder(&init); err != nil {
 		return nil, err
 	}
-	if err := x.use(init); err != nil {
+	u, err := p.usesOf(init)
+	if err != nil {
 		return nil, err
 	}
-	if err := x.acquire(); err != nil {
+	if err := u.acquire(); err != nil {
 		return nil, err
 	}
-	x.timer.Owner = x
-	conf := qp.Config{
-		Type: init.Type, PD: p.num, Memory: d.mem, SendCQ: x.send, RecvCQ: x.recv,
-		Notify: func(e verbs.EventType) { d.event(verbs.Event{Type: e, QP: x}) },
-		First:  func() { d.firstRequest(x) },
-		Count:  p.count(), Reorder: d.eng.reorder,
-		MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
-		MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
+	x := &QP{pd: p, srq: u.srq}
+	if init.OutOfOrder {
+		x.steered = new(steered)
 	}
-	if x.srq != nil {
-		conf.SRQ = x.srq.q
+	conf := engine.QPConfig{
+		Config: qp.Config{
+			Type: init.Type, PD: p.num, Memory: d.mem, SendCQ: u.send, RecvCQ: u.recv,
+			Notify:  func(e verbs.EventType) { d.event(verbs.Event{Type: e, QP: x, Err: x.fatalReason(e)}) },
+			First:   func() { d.firstRequest(x) },
+			Count:   p.count(),
+			MaxSend: init.MaxSend, MaxRecv: init.MaxRecv, MaxSendSGE: init.MaxSendSGE, MaxRecvSGE: init.MaxRecvSGE,
+			MaxInline: init.MaxInline, SignalAll: init.SignalAll, AckPackets: ackPackets,
+		},
+		OutOfOrder: init.OutOfOrder, Payload: init.Payload,
+	}
+	if u.srq != nil {
+		conf.Shared = &u.srq.core
 	}
 	if d.eng.feeder != nil {
-		conf.Receives = x.findReceives
+		conf.Receives = x.core.FindReceives
 	}
-	if err := d.do(func() error { return d.eng.addQP(x, conf) }); err != nil {
-		x.releaseAll()
+	if err := d.do(func() error { return d.eng.addQP(x, u, conf) }); err != nil {
+		u.release()
 		return nil, fmt.Errorf("nic: create a queue pair: %w", err)
 	}
-	if err := d.dataplane.Steer(x.num); err != nil {
+	if err := d.dataplane.Steer(x.core.QPN()); err != nil {
 		return nil, fmt.Errorf("nic: create a queue pair: %w", errors.Join(err, x.Destroy()))
 	}
 	return x, nil
 }
 
-// use takes the objects of the application, which must be those of this package.
-func (x *QP) use(init verbs.QPInit) error {
-	x.send, _ = init.SendCQ.(*CQ)
-	x.recv, _ = init.RecvCQ.(*CQ)
-	x.srq, _ = init.SRQ.(*SRQ)
-	switch {
-	case x.send == nil || x.recv == nil || x.srq == nil && init.SRQ != nil:
-		return errors.New("nic: the queues of a queue pair must be of its device")
-	case x.srq != nil && x.srq.pd != x.pd:
-		// What works together is of one protection domain (IBTA 10.2.3).
-		return errors.New("nic: the shared receive queue is of another protection domain than the queue pair: make it with that of the queue pair")
-	}
-	return nil
+// uses are the objects that a queue pair uses.
+type uses struct {
+	pd         *PD
+	send, recv *CQ
+	srq        *SRQ // nil: it has a receive queue of its own
 }
 
-// acquire takes references to all that the queue pair uses, or returns what is destroyed.
-func (x *QP) acquire() (err error) {
+// usesOf takes the objects of the application, which must be those of this package.
+func (p *PD) usesOf(init verbs.QPInit) (u uses, err error) {
+	u.pd = p
+	u.send, _ = init.SendCQ.(*CQ)
+	u.recv, _ = init.RecvCQ.(*CQ)
+	u.srq, _ = init.SRQ.(*SRQ)
+	switch {
+	case u.send == nil || u.recv == nil || u.srq == nil && init.SRQ != nil:
+		return u, errors.New("nic: the queues of a queue pair must be of its device")
+	case u.srq != nil && u.srq.pd != p:
+		// What works together is of one protection domain (IBTA 10.2.3).
+		return u, errors.New("nic: the shared receive queue is of another protection domain than the queue pair: make it with that of the queue pair")
+	}
+	return u, nil
+}
+
+// uses returns what the queue pair uses.
+func (x *QP) uses() uses {
+	c := x.core.Config()
+	return uses{x.pd, c.SendCQ.(*CQ), c.RecvCQ.(*CQ), x.srq}
+}
+
+// acquire takes references to all of them, or returns what is destroyed.
+func (u uses) acquire() (err error) {
 	var held []func()
 	defer func() {
 		if err != nil {
@@ -93,28 +111,28 @@ func (x *QP) acquire() (err error) {
 			}
 		}
 	}()
-	for _, cq := range []*CQ{x.send, x.recv} {
-		if cq.dev != x.dev || !cq.users.join() {
+	for _, cq := range []*CQ{u.send, u.recv} {
+		if cq.dev != u.pd.dev || !cq.users.join() {
 			return fmt.Errorf("nic: completion queue: %w, or of another device", verbs.ErrDestroyed)
 		}
 		held = append(held, cq.users.leave)
 	}
-	if x.srq != nil {
-		if x.srq.dev != x.dev || !x.srq.users.join() {
+	if u.srq != nil {
+		if u.srq.dev != u.pd.dev || !u.srq.users.join() {
 			return fmt.Errorf("nic: shared receive queue: %w, or of another device", verbs.ErrDestroyed)
 		}
-		held = append(held, x.srq.users.leave)
+		held = append(held, u.srq.users.leave)
 	}
-	return x.pd.acquire()
+	return u.pd.acquire()
 }
 
-// releaseAll is the opposite of acquire.
-func (x *QP) releaseAll() {
-	x.dev.mem.ReleasePD(x.pd.num)
-	x.send.users.leave()
-	x.recv.users.leave()
-	if x.srq != nil {
-		x.srq.users.leave()
+// release is the opposite of acquire.
+func (u uses) release() {
+	u.pd.dev.mem.ReleasePD(u.pd.num)
+	u.send.users.leave()
+	u.recv.users.leave()
+	if u.srq != nil {
+		u.srq.users.leave()
 	}
 }
 
@@ -156,95 +174,57 @@ func withDefaults(i verbs.QPInit) (verbs.QPInit, error) {
 	return i, nil
 }
 
+// fatalReason returns why the queue pair has failed, if that is what an event says.
+func (x *QP) fatalReason(e verbs.EventType) error {
+	if e != verbs.EventQPFatal {
+		return nil
+	}
+	return x.core.FatalReason()
+}
+
 // QPN is the number of the queue pair.
-func (x *QP) QPN() uint32 { return x.num }
+func (x *QP) QPN() uint32 { return x.core.QPN() }
 
 // Type is its service.
-func (x *QP) Type() verbs.QPType { return x.typ }
+func (x *QP) Type() verbs.QPType { return x.core.Type() }
 
 // State is where it stands.
-func (x *QP) State() verbs.State { return verbs.State(x.state.Load()) }
+func (x *QP) State() verbs.State { return x.core.State() }
 
 // Query returns the attributes as they are now.
 func (x *QP) Query() (a verbs.Attr, err error) {
-	err = x.dev.do(func() error {
-		if x.dead {
-			return errQPDestroyed
-		}
-		a = x.q.Attr()
-		a.AV = verbs.AddressVector{Src: x.src, TClass: x.flow.TClass, HopLimit: x.flow.HopLimit}
-		if x.dest != nil {
-			a.AV.Dst = x.dest.addr
-		}
-		return nil
-	})
+	err = x.dev().do(func() (err error) { a, err = x.core.Attr(); return err })
 	return a, err
 }
 
-// show stores what mostly has not changed: a store costs some ten times the load.
-func show(a *atomic.Uint32, v uint32) {
-	if a.Load() != v {
-		a.Store(v)
-	}
-}
-
-// publish shows applications what has become of the queue pair.
-func (x *QP) publish() {
-	show(&x.state, uint32(x.q.State()))
-	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.sendUsed()))
-	show(&x.recvDone, x.recvTaken+x.recvLost-uint32(x.q.RecvQueued()))
-	if x.view != nil {
-		x.view.Show(verbs.State(x.state.Load()), x.sendDone.Load(), x.recvDone.Load())
-	}
-	if x.srq != nil {
-		x.srq.publish()
-	}
+// SendLimit returns why the queue pair sends nothing at this moment. qp.NotLimited means that
+// its next packet leaves at once.
+func (x *QP) SendLimit() (why qp.SendLimit, err error) {
+	err = x.dev().do(func() error { why = x.core.SendLimit(); return nil })
+	return why, err
 }
 
 // Destroy ends a queue pair at once, whatever it does. Its completions that were not
 // polled stay; its work requests vanish without one.
 func (x *QP) Destroy() error {
 	if !x.destroyed.CompareAndSwap(false, true) {
-		return errQPDestroyed
+		return engine.ErrQPRemoved
 	}
-	x.dev.pairDestroyed(x) // while nobody else has its number
-	err := errors.Join(append(x.unsteerRails(), x.dev.dataplane.Unsteer(x.num))...)
-	var left *route.Path
+	d, num := x.dev(), x.core.QPN()
+	d.pairDestroyed(x) // while nobody else has its number
+	err := errors.Join(append(x.unsteerRails(), d.dataplane.Unsteer(num))...)
+	var left []*engine.Path
 	// After the engine's end nothing runs: finish has flushed the queue pair and released its path.
-	_ = x.dev.eng.do(func() { left = x.dev.eng.removeQP(x) })
+	_ = d.eng.do(func() { left = d.eng.core.RemoveQP(&x.core) })
 	release(left)
-	x.dev.mem.ReleaseQP(x.num)
-	x.releaseAll()
+	d.mem.ReleaseQP(num)
+	x.uses().release()
 	return err
 }
 
-func (e *engine) addQP(x *QP, conf qp.Config) (err error) {
-	if x.send.overrun || x.recv.overrun {
+func (e *runner) addQP(x *QP, u uses, c engine.QPConfig) error {
+	if u.send.overrun || u.recv.overrun {
 		return errors.New("a completion queue has lost completions (EventCQError) and takes no more: make another")
 	}
-	if err = e.chooseTransport(x); err != nil {
-		return fmt.Errorf("%w: %d exist", err, e.qps.Len())
-	}
-	conf.QPN = x.num
-	x.q.Init(conf)
-	x.qp = x
-	x.pkey = rocev2.DefaultPKey
-	e.unroute(x)
-	return nil
-}
-
-// removeQP removes a queue pair. Lists that it is in drop it when they come to it. It
-// returns what unroute does.
-func (e *engine) removeQP(x *QP) (left *route.Path) {
-	_ = x.setState(verbs.StateReset) // gives back what it holds
-	left = e.unroute(x)
-	e.leaveRails(x)
-	e.qpTimers.Stop(&x.timer)
-	if x.ackWaiting {
-		e.ackWait.remove(x)
-	}
-	e.qps.Free(x.num)
-	x.dead = true
-	x.state.Store(uint32(verbs.StateReset))
-	return left
+	return e.core.AddQP(&x.core, c)
 }

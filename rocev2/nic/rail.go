@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/rocev2/xsk"
@@ -132,39 +133,26 @@ func (d *Device) Rails() ([]verbs.Port, error) {
 	return out, nil
 }
 
-func (r *rail) init(w Dataplane, socks xsk.Set) {
-	*r = rail{dataplane: w, config: w.RuntimeConfig(), kick: newKicker(), dests: map[netip.Addr]*dest{}}
-	for _, s := range socks {
+// addRail adds an open interface, and returns what the core needs of it.
+func (e *runner) addRail(p iface) engine.RailConfig {
+	r := &rail{index: len(e.rails), dataplane: p.dataplane, kick: newKicker()}
+	for _, s := range p.socks {
 		r.socks = append(r.socks, &sock{xsk: s, batch: s.NewBatch(rxBatch)})
 	}
 	r.sync.init()
-}
-
-// rails calls yield with each rail, that of the device's own interface first.
-func (e *engine) rails(yield func(*rail) bool) {
-	if !yield(&e.rail) {
-		return
-	}
-	for _, r := range e.otherRails {
-		if !yield(r) {
-			return
+	e.rails = append(e.rails, r)
+	c := engine.RailConfig{Name: p.name, MTU: p.mtu, Runtime: p.dataplane.RuntimeConfig()}
+	if len(p.socks) > 0 { // nothing leaves a loopback device
+		for _, s := range r.socks[:len(p.socks.Senders(p.name, p.index))] {
+			c.Ports = append(c.Ports, s)
 		}
 	}
+	return c
 }
-
-func (e *engine) railNumber(n uint8) *rail {
-	if n == 0 {
-		return &e.rail
-	}
-	return e.otherRails[n-1]
-}
-
-// railOf returns the rail of a destination.
-func (e *engine) railOf(d *dest) *rail { return e.railNumber(d.rail) }
 
 // kicking reports that a second thread sends.
-func (e *engine) kicking() bool {
-	for r := range e.rails {
+func (e *runner) kicking() bool {
+	for _, r := range e.rails {
 		if r.kick.busy.Load() && !r.kick.down.Load() {
 			return true
 		}
@@ -173,8 +161,8 @@ func (e *engine) kicking() bool {
 }
 
 // replied reports that a reply of a data plane is there.
-func (e *engine) replied() bool {
-	for r := range e.rails {
+func (e *runner) replied() bool {
+	for _, r := range e.rails {
 		if r.sync.done.Load() {
 			return true
 		}

@@ -87,10 +87,6 @@ func TestDestroyEndsWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	e.stop.Store(true) // the engine takes no callers
-	if err := e.driver.Init(loopEngine{e}); err != nil {
-		t.Fatal(err)
-	}
-	defer e.driver.Close()
 	errs := make(chan error, 2)
 	for _, solicited := range []bool{false, true} {
 		go func() { errs <- c.Wait(ctx, solicited) }()

@@ -23,7 +23,7 @@ func (p *PD) CreateSRQ(depth, maxSGE int) (verbs.SRQ, error) {
 	s.conf = qp.SRQConfig{PD: p.num, Max: depth, MaxSGE: maxSGE, Notify: func(e verbs.EventType) {
 		d.event(verbs.Event{Type: e, SRQ: s})
 	}}
-	s.q = qp.NewSRQ(s.conf)
+	s.core.Init(s.conf)
 	return s, nil
 }
 
@@ -41,7 +41,7 @@ func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 		err = errSRQDestroyed
 	case len(wr.SGL) > s.conf.MaxSGE:
 		err = fmt.Errorf("%w: %d of %d", verbs.ErrSGL, len(wr.SGL), s.conf.MaxSGE)
-	case s.posted-s.done.Load() >= uint32(s.conf.Max):
+	case s.posted-s.core.Done() >= uint32(s.conf.Max):
 		err = verbs.ErrQueueFull
 	}
 	if err != nil {
@@ -55,21 +55,13 @@ func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 	return nil
 }
 
-// publish shows the application how much room there is.
-func (s *SRQ) publish() {
-	s.done.Store(s.taken + s.lost - uint32(s.q.Len()))
-	if s.view != nil {
-		s.view.Show(verbs.StateRTS, 0, s.done.Load())
-	}
-}
-
 // SetLimit asks for an EventSRQLimit, once, when fewer than n work requests are left: 0, which is none, up to the
 // depth of the queue (IBTA 11.2.3.3).
 func (s *SRQ) SetLimit(n int) error {
 	if n < 0 || n > s.conf.Max {
 		return fmt.Errorf("nic: a limit of %d for a shared receive queue of %d: choose 0 to %d", n, s.conf.Max, s.conf.Max)
 	}
-	return s.dev.do(func() error { s.q.SetLimit(n); return nil })
+	return s.dev.do(func() error { s.core.SetLimit(n); return nil })
 }
 
 // Destroy ends the queue; work requests on it vanish. It must have no queue pairs.

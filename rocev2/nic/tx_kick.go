@@ -26,10 +26,10 @@ func newKicker() kicker {
 }
 
 // submit shows the kernel what was pushed in this iteration.
-func (e *engine) submit() {
+func (e *runner) submit() {
 	again := e.pendingKick
 	e.pendingKick = false
-	for r := range e.rails {
+	for _, r := range e.rails {
 		if r.submit(again) {
 			e.pendingKick = true
 		}

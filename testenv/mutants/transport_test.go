@@ -122,7 +122,7 @@ var regions = area{name: "mr", dir: "rocev2/mr", pure: true, list: []mutant{
 	},
 }}
 
-var scheduler = area{name: "scheduler", dir: "rocev2/nic/internal/sched", pure: true, list: []mutant{
+var scheduler = area{name: "scheduler", dir: "rocev2/engine", pure: true, list: []mutant{
 	{
 		name: "lag is made up for without end", file: "bucket.go",
 		old: "	b.lag -= back\n", new: "", test: "TestLag",
@@ -145,7 +145,7 @@ var scheduler = area{name: "scheduler", dir: "rocev2/nic/internal/sched", pure: 
 	},
 	{
 		name: "a timer fires before its time", file: "wheel.go",
-		old: "if (at+Tick-1)>>tickShift > when {", new: "if at>>tickShift > when {", test: "TestFiresAtTheEndOfTheTick",
+		old: "if (at+tick-1)>>tickShift > when {", new: "if at>>tickShift > when {", test: "TestFiresAtTheEndOfTheTick",
 	},
 	{
 		name: "the slot of the last timer that stopped stays occupied", file: "wheel.go",

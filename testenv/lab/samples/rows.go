@@ -4,8 +4,8 @@ package samples
 
 // The tests, each in the package that handles the packets.
 var (
-	engine  = Test{"rocev2/nic", "TestForgeries"}
-	hidden  = Test{"rocev2/nic", "TestForgedNotificationHidesLater"}
+	engine  = Test{"rocev2/engine", "TestForgeries"}
+	hidden  = Test{"rocev2/engine", "TestForgedNotificationHidesLater"}
 	manager = Test{"rocev2/cm", "TestForgedMessages"}
 	ingress = Test{"bpf", "TestForgedKinds"}
 	flood   = Test{"bpf", "TestHelloFlood"}

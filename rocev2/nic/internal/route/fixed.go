@@ -16,6 +16,7 @@ func FixedTable(gids ...netip.Addr) *Table {
 // what uses paths work with it.
 func Fixed(s State) *Path {
 	p := &Path{table: &Table{}, refs: 1, base: s}
-	p.current.Store(&s)
+	p.Set(&s)
+	p.OnRelease(p.Release)
 	return p
 }

@@ -554,7 +554,7 @@ func TestLostNews(t *testing.T) {
 
 func BenchmarkCurrent(b *testing.B) {
 	p := &Path{}
-	p.current.Store(&State{})
+	p.Set(&State{})
 	b.ReportAllocs()
 	for b.Loop() {
 		if p.Current().Err != nil {

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync/atomic"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 )
 
 // Why a path cannot be used. State.Err wraps one of them.
@@ -28,31 +28,16 @@ var (
 
 // State is how to reach a destination at one moment. It never changes; when the
 // network does, the path gets another one.
-type State struct {
-	Err error // nil if packets can be sent; the other fields may be partial if not
-
-	Src, Dst netip.Addr // no zone, IPv4 never as IPv6
-	NextHop  netip.Addr // Dst itself, or a gateway; of IPv4 it may be an IPv6 address
-
-	SrcMAC, DstMAC [6]byte
-	Ether          [14]byte // the whole Ethernet header: both MACs, Ethertype, no VLAN tag
-
-	MTU  int         // bytes of IP: the link's, or less if the route says so
-	PMTU rocev2.PMTU // largest that fits MTU
-
-	// Loopback is set for the interface's own addresses: no switch sends a frame back
-	// to where it came from, so the engine must hand it to itself.
-	Loopback bool
-}
+type State = engine.PathState
 
 // pathKey names a path; without src the kernel chooses the source.
 type pathKey struct{ src, dst netip.Addr }
 
 // Path leads to one destination and follows the network. Release it when done.
 type Path struct {
-	table   *Table
-	key     pathKey
-	current atomic.Pointer[State]
+	engine.Path // the current state
+	table       *Table
+	key         pathKey
 
 	// Guarded by the table's lock.
 	refs    int
@@ -60,10 +45,6 @@ type Path struct {
 	hop     *hop          // nil if no neighbour is needed or base.Err is set
 	changed chan struct{} // closed with the next state
 }
-
-// Current returns the path's state, never nil. It is one atomic load: for every
-// packet of the engine.
-func (p *Path) Current() *State { return p.current.Load() }
 
 // Wait returns the state as soon as it is either usable or failed, with State.Err;
 // or the context's error. A failed path goes on trying: later it may be usable.
@@ -155,6 +136,7 @@ func (t *Table) resolve(key pathKey) (*Path, error) {
 	p := t.paths[key]
 	if p == nil {
 		p = &Path{table: t, key: key, changed: make(chan struct{})}
+		p.OnRelease(p.Release)
 		t.paths[key] = p
 		t.evaluate(p)
 	} else if p.hop != nil {
@@ -230,10 +212,10 @@ func (p *Path) publish() {
 		etherType = [2]byte{0x86, 0xdd}
 	}
 	copy(s.Ether[12:14], etherType[:])
-	if old := p.current.Load(); old != nil && *old == s {
+	if old := p.Current(); old != nil && *old == s {
 		return
 	}
-	p.current.Store(&s)
+	p.Set(&s)
 	close(p.changed)
 	p.changed = make(chan struct{})
 }

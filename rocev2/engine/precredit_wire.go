@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/softroce/softroce-xdp/cc/precredit"
+	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/creditwire"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
+
+// What two engines send each other for pre-credit (docs/reference/wire-format.md): in the stamps
+// of data and ACKs, and in messages of their own, which may be lost. A grant is sent
+// again until the peer returned it; all else is repeated by a later message.
+
+// onSend sets traffic class and credit of a packet, and omits T1 where it would mislead.
+func (c *credits) onSend(x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 bool) {
+	if x != nil && x.credit != nil {
+		o.TOS = c.tclass(x, o, o.TOS)
+		if p := d.credit; p.Enabled() {
+			creditwire.Stamp(c.now(), p.Peer, &x.credit.Flow, o, ahead)
+			if op := o.Opcode.Info().Operation; o.Stamp != nil && (op == rocev2.OperationSend || op == rocev2.OperationWrite) {
+				p.probe.leaves(x, o, c.e.now)
+			}
+		}
+	}
+	return c.omitT1(d, o.TOS, c.e.now)
+}
+
+// onReceived takes a packet of a peer. It was delivered at once: what arrives waits in no buffer
+// but the socket's. fresh: the queue pair has taken it, for the first time.
+func (c *credits) onReceived(x *QP, pkt rocev2.Packet, m Meta, inFlight uint64, fresh bool) {
+	p, now := x.dest.credit, c.now()
+	if !p.Enabled() {
+		return
+	}
+	k := precredit.Credit{Bytes: m.Credit, Seq: m.CreditSeq}
+	has := m.Flags&rocev2.StampCredit != 0
+	switch info := pkt.Opcode().Info(); info.Operation {
+	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
+		rtt, _ := p.probe.answered(x, info.Operation, pkt.BTH().PSN(), c.e.now)
+		p.Answer(now, &x.credit.Flow, precredit.Answer{
+			Credit: k, HasCredit: has && info.Operation != rocev2.OperationReadResponse, RTTNs: int64(rtt),
+			InFlight: inFlight, RateBps: p.dest.pacer.Rate(),
+		})
+	case rocev2.OperationSend, rocev2.OperationWrite:
+		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
+		p.Data(now, precredit.Arrival{Bytes: uint32(pkt.PayloadLen()), Credit: k, HasCredit: has, First: first, Fresh: fresh})
+	}
+}
+
+// onControl takes a CREDIT_GRANT or CREDIT_RETURN.
+func (c *credits) onControl(pkt rocev2.Packet) {
+	p := c.peers[pkt.Src()]
+	if p == nil || len(p.Flows()) == 0 || pkt.Dst() != p.pair().src {
+		c.keepEarly(c.now(), &pkt)
+		c.end.Counts.Ignored++
+		return
+	}
+	b := pkt.CreditGrant()
+	if !p.Enabled() && b != nil {
+		c.onPeerGrant(p)
+	}
+	r := pkt.CreditReturn()
+	switch {
+	case !p.Enabled():
+		c.end.Counts.Ignored++ // not known to understand, or no more
+	case b != nil:
+		g := creditwire.Grant(b)
+		if g.Open {
+			p.Opened()
+			c.end.TakeFlows(c.now())
+		}
+		c.onGrant(p, g)
+	case r != nil:
+		p.Return(c.now(), creditwire.Return(r))
+	default:
+		c.end.Counts.Ignored++
+	}
+}
+
+// onIteration does what is due and sends grants and returns.
+func (c *credits) onIteration() {
+	now := c.now()
+	c.again = c.end.Step(now)
+	if c.pollAt != 0 && now >= c.pollAt {
+		c.pollPeers()
+	}
+	if c.holdAt != 0 && now >= c.holdAt {
+		c.endHolds()
+	}
+	if c.forgetAt != 0 && now >= c.forgetAt {
+		c.forgetIdle(now)
+	}
+	if c.end.HasGrants() {
+		c.flush()
+	}
+}
+
+// deadline is when onIteration has to run, 0 = only when something happens.
+func (c *credits) deadline(now qp.Time) int64 {
+	if c.end.HasGrants() || c.again {
+		return int64(now)
+	}
+	at := c.end.Deadline()
+	for _, other := range [...]int64{c.pollAt, c.holdAt, c.forgetAt} {
+		if at == 0 || other != 0 && other < at {
+			at = other
+		}
+	}
+	return at
+}
+
+// flush sends the receiver's grants.
+func (c *credits) flush() {
+	c.keepEpoch()
+	for {
+		peer, g, ok := c.end.NextGrant(c.now())
+		if !ok {
+			return
+		}
+		if peer == nil {
+			continue // forgotten: no queue pair leads there
+		}
+		creditwire.PutGrant(&c.out, g)
+		if c.send(peer.Port.(*creditPeer), &c.out) {
+			c.end.Counts.Grants++
+		}
+	}
+}
+
+// pair is the queue pair whose path messages to the peer take.
+func (p *creditPeer) pair() *QP { return p.Flows()[0].Data.(*QP) }
+
+// send sends o on the path of one of the peer's queue pairs. Its stamp has no
+// echo: ingress does not read one there, and an echo counts once.
+func (c *credits) send(p *creditPeer, o *rocev2.Datagram) bool {
+	if len(p.Flows()) == 0 {
+		return false
+	}
+	e, x := c.e, p.pair()
+	to := x.Path.Current()
+	port := p.dest.port
+	if to.Err != nil || !port.Room() {
+		return false
+	}
+	token, ok := e.dests.tokenFor(p.dest, to.Src)
+	if !ok {
+		return false
+	}
+	frame := port.Frame()
+	if frame == nil {
+		return false
+	}
+	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.Flow.TClass, x.Flow.HopLimit, x.Flow.port
+	o.Stamp = &c.stamp
+	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: token, T1: uint64(int64(e.host.Clock()) + e.dests.rails[0].config.ClockOffset)}
+	if c.omitT1(p.dest, o.TOS, e.now) {
+		c.stamp.Flags = 0
+	}
+	if _, err := o.Begin(frame[etherLen:], 0); err != nil {
+		return false
+	}
+	copy(frame, to.Ether[:])
+	port.Push(etherLen + o.Seal(frame[etherLen:]))
+	e.count.txPackets++
+	return true
+}
