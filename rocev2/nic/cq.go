@@ -189,7 +189,10 @@ func (e *runner) publishCompletions() {
 		alert := c.alert
 		c.updated, c.alert = false, false
 		if c.sink != nil {
-			c.sink.Publish(alert)
+			if !c.sink.Publish(alert) {
+				c.overrun = true
+				e.core.Overrun(c)
+			}
 			continue
 		}
 		c.tail.Store(c.next)

@@ -26,7 +26,7 @@ type CQ struct {
 
 	mu     sync.Mutex
 	memory []byte // nil from Destroy on
-	in     *ring.Consumer
+	in     *ring.CompletionConsumer
 
 	gone    chan struct{} // closed by Destroy
 	notify  chan struct{}
@@ -78,7 +78,7 @@ func (d *Device) newCQ(depth int, r *proto.CreateCQReply, b []byte) (*CQ, error)
 		c.unmap()
 		return nil, errors.Join(err, d.undo(r))
 	}
-	c.in = ring.NewConsumer(m)
+	c.in = ring.NewCompletionConsumer(m)
 	d.mu.Lock()
 	d.cqs[c.handle] = c
 	d.mu.Unlock()
@@ -101,57 +101,35 @@ func (c *CQ) Poll(out []verbs.Completion) int {
 
 func (c *CQ) take(out []verbs.Completion) (n int) {
 	var entry [wqe.CqeBytes]byte
-	for n < len(out) && c.fresh() {
+	for n < len(out) && c.in.Ready() {
 		c.in.Copy(entry[:])
 		out[n] = wqe.DecodeCompletion(entry[:])
 		n++
 	}
 	if n > 0 {
-		c.in.Free(c.in.Read())
+		c.in.Free()
 		c.d.posts.Load()
 	}
 	return n
-}
-
-// fresh reports whether the next entry is new: it has the bit owner of this pass through the ring.
-func (c *CQ) fresh() bool {
-	owner := c.in.Word(wqe.OwnerAt).Load()&wqe.OwnerMask != 0
-	return owner == (c.in.Read()&c.in.Len() == 0)
 }
 
 // ready reports whether there is something to poll.
 func (c *CQ) ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.memory == nil {
-		return false
-	}
-	return c.fresh()
+	return c.memory != nil && c.in.Ready()
 }
-
-// What a process writes to ring.Armed.
-const (
-	armedSolicited = 1
-	armedAny       = 2
-)
 
 // RequestNotify implements verbs.CQ.
 func (c *CQ) RequestNotify(solicitedOnly bool) {
-	want := uint32(armedAny)
+	what := uint32(ring.ArmedAny)
 	if solicitedOnly {
-		want = armedSolicited
+		what = ring.ArmedSolicited
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.memory == nil {
-		return
-	}
-	armed := c.in.Armed()
-	for {
-		now := armed.Load()
-		if now >= want || armed.CompareAndSwap(now, want) {
-			return
-		}
+	if c.memory != nil {
+		c.in.Arm(what)
 	}
 }
 
