@@ -15,28 +15,26 @@ import (
 )
 
 // enterNamespace gives the calling goroutine's thread a mount namespace of its own, so that a program that the thread
-// executes is in it. Without the capability for that, the command is executed in a child process instead, in a user
-// namespace too; enterNamespace ends this process with the status of the child then.
+// executes is in it. Without the capability for that, the command is executed by a child process, which has it in a user
+// namespace; enterNamespace ends this process with the status of the child then.
 func (r *runner) enterNamespace(command []string) error {
 	runtime.LockOSThread()
-	if !r.inside {
-		err := unix.Unshare(unix.CLONE_NEWNS)
-		if errors.Is(err, unix.EPERM) {
-			return r.startInside(command) // a process of several threads, such as this one, cannot enter a user namespace
-		}
-		if err != nil {
-			return fmt.Errorf("a mount namespace: %w", err)
-		}
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	if errors.Is(err, unix.EPERM) && !r.inside {
+		return r.startInside(command) // a process of several threads, such as this one, cannot enter a user namespace
 	}
-	// What is mounted on the host later appears here, and what is mounted here does not appear on the host.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+	if err == nil {
+		// What is mounted on the host later appears here, and what is mounted here does not appear on the host.
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
+	}
+	if err != nil {
 		return fmt.Errorf("a mount namespace: %w", err)
 	}
 	return nil
 }
 
-// startInside executes run again as a child process in namespaces of its own, and ends this process as the child ends.
-// It returns only if there is no child.
+// startInside executes run again as a child process in a user namespace, and ends this process as the child ends. It
+// returns only if there is no child.
 func (r *runner) startInside(command []string) error {
 	args := []string{os.Args[0], "--pin-root", r.app.PinRoot, "--run-dir", r.app.RunDir}
 	if r.app.ConfigPath != "" {
@@ -52,10 +50,10 @@ func (r *runner) startInside(command []string) error {
 	child, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{
-			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+			Cloneflags:  unix.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-			AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN}, // for mounts
+			AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN}, // of the mount namespace
 			Pdeathsig:   unix.SIGKILL,
 		},
 	})

@@ -27,7 +27,7 @@ type runner struct {
 	dev         string // interface; "" = all devices that this user may open
 	library     string // directory of the library; "" = the usual places
 	libraryOnly bool
-	inside      bool // this process is in the namespaces that startInside has made for it
+	inside      bool // this process is in the user namespace that startInside has made for it
 }
 
 func newRun(a *host.App) *cobra.Command {
@@ -48,12 +48,12 @@ The device of eth0 is softroce_eth0. The program has:
                         the program starts; UCX, NCCL and pyverbs read them
 
 Only the program and its children see these files, in a mount namespace of their own.
-Without root it is in a user namespace too: user and group stay those of the caller, and
-programs that change the user (sudo, ping) have no effect there. Entries that are added
-to /dev later are not seen. Where the kernel refuses namespaces, as in most containers,
-a message says so and the program has the library and the variables; perftest needs no
-more. Processes of two run commands without root cannot copy each other's memory
-(process_vm_readv): on one host, run mpirun rather than each rank.
+Entries that are added to /dev later are not seen. Without root the program is in a user
+namespace too: user and group stay those of the caller, and set-user-ID programs such as
+sudo do not get the rights of root. Processes of two such run commands cannot copy each
+other's memory (process_vm_readv): on one host, run mpirun rather than each rank. Where
+the kernel refuses the namespaces, as in most containers, a message says so, and the
+program has the library and the variables only.
 
 Statically linked programs and set-user-ID programs do not use the library.
 The exit code is that of the program, or 128+N if signal N has killed it. Errors of run
@@ -75,7 +75,7 @@ itself have the exit codes of softroce-xdp.`,
 	f.StringVar(&r.dev, "dev", "", "the interface whose device the program has (default: all that this user may use)")
 	f.Var(cli.DirVar(&r.library), "library", "directory of libibverbs.so.1 (default: where make verbs or make install has put it)")
 	f.BoolVar(&r.libraryOnly, "library-only", false, "no namespaces: the program sees /dev and /sys/class of the host")
-	f.BoolVar(&r.inside, "inside", false, "this process is in the namespaces already")
+	f.BoolVar(&r.inside, "inside", false, "this process is in a user namespace of its own")
 	_ = f.MarkHidden("inside")
 	_ = cmd.RegisterFlagCompletionFunc("dev", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return proto.Served(a.RunDir), cobra.ShellCompDirectiveNoFileComp
