@@ -34,7 +34,7 @@ func newRun(a *host.App) *cobra.Command {
 	r := runner{app: a}
 	cmd := &cobra.Command{
 		Use:   "run [--dev IF] [--] COMMAND [ARG]...",
-		Short: "Run a verbs program (libibverbs) on the devices that agents serve",
+		Short: "Run a program of libibverbs on the devices of this host (attach --nic)",
 		Long: `Run executes a program that uses libibverbs on the devices that agents serve on this
 host (attach --nic). It needs write access to their sockets and no other privilege.
 The device of eth0 is softroce_eth0. The program has:

@@ -29,7 +29,7 @@ const configHead = "# Made by `softroce-xdp verbs install`. `softroce-xdp verbs 
 func newVerbs(a *host.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verbs",
-		Short: "Have all programs of this machine load this project's libibverbs, or show what they load",
+		Short: "Install libibverbs of this project for all programs, or show what they load",
 		Long: `Verbs installs libibverbs.so.1 of this project for the whole machine: each program that
 uses libibverbs loads it, and has the devices that agents serve (attach --nic). For
 single programs, and to have the files in /dev and /sys that UCX and NCCL read, use
