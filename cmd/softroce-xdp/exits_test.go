@@ -20,6 +20,9 @@ func TestExitCodes(t *testing.T) {
 		Files:    map[string]string{"good.pcap": string(good), "bad.pcap": string(captured(t, true)), "cut.pcap": string(good[:len(good)-7]), "empty": ""},
 		Terminal: []string{"top"}, Closed: []string{"decode good.pcap", "decode bad.pcap"},
 	}
+	systemLoader := loaderConfig
+	loaderConfig = t.TempDir() + "/loader.conf" // that of this machine stays
+	defer func() { loaderConfig = systemLoader }()
 	p.TestExits(t)
 }
 
@@ -112,6 +115,19 @@ var exitCases = []script.ExitCase{
 	{"ping --listen --encrypt --key text --peers text", 2, "chmod 600"},
 	{"perf write h --encrypt --key absent.key --peers text", 2, "--key: open absent.key"},
 	{"perf server --encrypt", 1, "--encrypt needs --key and --peers"},
+
+	{"run", 1, "COMMAND is missing: softroce-xdp run [--dev IF] [--] COMMAND [ARG]..."},
+	{"run nosuch7", 1, "nosuch7: executable file not found"},
+	{"run --library text -- true", 1, "text is a file"},
+	{"run -- true", 2, "there is no libibverbs.so.1 in "},
+	{"verbs", 0, "Available Commands:"},
+	{"verbs instal", 1, "did you mean install?"},
+	{"verbs install x", 1, "takes no arguments"},
+	{"verbs install", 2, "build it with `make verbs`"},
+	{"verbs uninstall x", 1, "takes no arguments"},
+	{"verbs uninstall", 0, "not installed: nothing to remove"},
+	{"verbs status x", 1, "takes no arguments"},
+	{"verbs status", 0, "softroce-xdp attach --nic IF"},
 
 	{"key", 0, "Available Commands:"},
 	{"key generat k", 1, "did you mean generate?"},

@@ -26,7 +26,7 @@ func main() { program.Main() }
 
 // placesOnly are the commands that read only pin-root and run-dir of the configuration file. Attach reads all of it,
 // the other commands do not read it.
-var placesOnly = []string{"detach", "status", "table", "top", "stats", "policy", "perf", "ping", "compute", "clean"}
+var placesOnly = []string{"detach", "status", "table", "top", "stats", "policy", "perf", "ping", "compute", "clean", "run", "verbs"}
 
 func newRoot() *cobra.Command {
 	a, log := &host.App{}, &cli.LogFlags{}
@@ -45,6 +45,7 @@ policy sets each destination's rate from them. All other traffic passes untouche
 	root.AddCommand(attach.Commands(a, log)...)
 	root.AddCommand(show.Commands(a)...)
 	root.AddCommand(perf.New(a, log), ping.New(a), key.New(), compute.New(a), decode.New())
+	root.AddCommand(newRun(a), newVerbs(a))
 	root.AddCommand(newSiblings(root.PersistentFlags())...)
 	return root
 }
