@@ -115,8 +115,8 @@ func (o *oooQP) egress(rail int) *egress {
 
 // Announced implements ooo.Peer.
 func (o *oooQP) Announced(rail int) bool {
-	x := o.egress(rail)
-	return x.path != nil && (x.dest.ooo || x.path.Current().Loopback && rail == 0)
+	g := o.egress(rail)
+	return g.path != nil && (g.dest.ooo || g.path.Current().Loopback && rail == 0)
 }
 
 // Ask implements ooo.Peer.
