@@ -259,16 +259,19 @@ install: ## binaries, man pages, systemd unit, shell completion; `make` builds t
 	for p in $(PROGRAMS); do bin/$$p completion bash > $(COMPLETIONS)/$$p || exit 1; done
 
 # The configuration stays. What is attached would have no program to detach it: it is refused, unless files of another
-# root are removed (DESTDIR).
+# root are removed (DESTDIR). An interface whose status cannot be read is attached.
 .PHONY: uninstall
 uninstall: ## removes what install has installed, and no configuration
 	@program=$(PREFIX)/sbin/softroce-xdp; \
-	if [ -z "$(DESTDIR)" ] && [ -x "$$program" ] && attached=$$("$$program" status || :) && \
-		[ -n "$$attached" ] && [ "$$attached" != "no interface is attached" ]; then \
-		printf '%s\n' "$$attached" >&2; \
-		echo "uninstall: an interface is attached. Run \`systemctl disable --now softroce-xdp@IF\` if systemd has started its agent," \
-			"and \`softroce-xdp detach IF\`, for each IF; then uninstall again" >&2; \
-		exit 1; \
+	if [ -z "$(DESTDIR)" ] && [ -x "$$program" ]; then \
+		attached=$$("$$program" status) || attached="$$attached$${attached:+ }softroce-xdp status has failed"; \
+		if [ -n "$$attached" ] && [ "$$attached" != "no interface is attached" ]; then \
+			printf '%s\n' "$$attached" >&2; \
+			echo "uninstall: an interface is attached. Run \`systemctl disable --now softroce-xdp@IF\` if systemd has started its agent," \
+				"and \`softroce-xdp detach IF\`, for each IF; then uninstall again." \
+				"\`make uninstall DESTDIR=/\` removes the programs nevertheless" >&2; \
+			exit 1; \
+		fi; \
 	fi
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/sbin/,$(PROGRAMS)) $(addprefix $(COMPLETIONS)/,$(PROGRAMS)) $(UNITS)/softroce-xdp@.service
 	$(RM_MAN)

@@ -5,6 +5,7 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,13 +39,8 @@ type EngineLease struct {
 func (a *Attachment) TakeEngineLease() (_ *EngineLease, err error) {
 	ifname := a.State.Interface
 	s := &EngineLease{att: a, sync: bpf.NewEngineSync(a.engineSync), qpns: map[uint32]struct{}{}, queues: map[uint32]struct{}{}}
-	// The agent has the lease for a moment when it removes the entries of a killed engine.
-	for end := time.Now().Add(leasePatience); ; time.Sleep(time.Millisecond) {
-		if s.lock, err = takeEngineLease(a.opts.RunDir, ifname); err == nil {
-			break
-		} else if time.Now().After(end) {
-			return nil, err
-		}
+	if s.lock, err = waitEngineLease(a.opts.RunDir, ifname); err != nil {
+		return nil, err
 	}
 	if !a.Alive() { // it was detached meanwhile
 		s.lock.release()
@@ -61,7 +57,25 @@ func (a *Attachment) TakeEngineLease() (_ *EngineLease, err error) {
 	return s, nil
 }
 
-const leasePatience = 100 * time.Millisecond
+// waitEngineLease takes the lease of the engine. It waits for a process that has the lease to remove the entries of a killed
+// engine, up to DefaultPatience. That process notes it after it has taken the lease, so that each attempt may be too early:
+// there are engineTries at least.
+func waitEngineLease(runDir, ifname string) (*lease, error) {
+	end := time.Now().Add(DefaultPatience)
+	for tries := 1; ; tries++ {
+		l, err := takeEngineLease(runDir, ifname)
+		if !errors.Is(err, ErrEngineRunning) {
+			return l, err
+		}
+		waits := strings.HasSuffix(leaseHolder(runDir, ifname, leaseEngine), cleaning) && time.Now().Before(end)
+		if tries >= engineTries && !waits {
+			return nil, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+const engineTries = 100
 
 // Config is the interface's configuration in memory. The engine only reads it.
 func (s *EngineLease) Config() *bpf.Config { return s.cfg.Config }
@@ -241,6 +255,7 @@ func CleanEngine(a *Attachment) (bool, error) {
 		return false, err
 	}
 	defer lock.release()
+	lock.cleans()
 	return true, clearSteering(a, cfg)
 }
 

@@ -67,6 +67,12 @@ func takeLease(runDir, ifname, kind string) (*lease, error) {
 	}
 }
 
+// cleaning is the end of the text of a lease that its owner has for a moment, to remove what a killed process has left.
+const cleaning = ", cleaning"
+
+// cleans notes that the owner has the lease for a moment.
+func (l *lease) cleans() { _, _ = l.f.WriteString(cleaning) }
+
 // stillAt reports whether path still leads to the open file.
 func stillAt(f *os.File, path string) bool {
 	mine, err := f.Stat()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
@@ -83,6 +84,31 @@ func TestAskingTakesNothing(t *testing.T) {
 	}
 	close(stop)
 	asking.Wait()
+}
+
+// An engine waits for a process that has its lease to clean, however long that stalls, and for no engine.
+func TestEngineLeaseWaits(t *testing.T) {
+	for cleans, stall := range map[bool]time.Duration{false: time.Second, true: 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			other, err := takeEngineLease(dir, "eth0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cleans {
+				other.cleans()
+			}
+			time.AfterFunc(stall, other.release)
+			l, err := waitEngineLease(dir, "eth0")
+			if errors.Is(err, ErrEngineRunning) == cleans {
+				t.Errorf("another process has the lease for %v and cleans: %t: %v", stall, cleans, err)
+			}
+			if l != nil {
+				l.release()
+			}
+			time.Sleep(stall) // until the other one has released it
+		})
+	}
 }
 
 // Another process has control and does not end: it is named after the patience of

@@ -130,7 +130,7 @@ func ParamsFor(linkBps, rttNs uint64, windowed bool) Params {
 
 // defaultMinRate is a thousandth of the link's rate, but at least the smaller of 1 Mbit/s and
 // a hundredth of the link's rate. At a lower rate a window of RoCEv2 packets takes longer
-// than the sender's timeout (67 ms by default), and packets that were not lost are sent
+// than a sender's timeout of 67 ms, as perftest has, and packets that were not lost are sent
 // again.
 func defaultMinRate(linkBps uint64) uint64 {
 	return min(max(linkBps/1000, 1_000_000), max(linkBps/100, 1))

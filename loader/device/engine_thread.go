@@ -58,7 +58,8 @@ const (
 	// 5 us, but up to 300 us in a virtual machine, where waking a sleeping processor leaves the machine.
 	slowSignal = time.Millisecond
 	// longSignal is how long a signal, or a message, may take before its CPU time counts. So long signals of a process
-	// take at most a quarter of the engine's thread: signalDiscount times what a process may cost it.
+	// take at most a quarter of the engine's thread: signalDiscount times what a process may cost it. Those of all processes
+	// of a user take no more (limits.Process.SpendLongSignal).
 	longSignal = 250 * time.Microsecond
 	// maxSlowSignals is how many in a row end the connection of the process.
 	maxSlowSignals = 8
@@ -85,7 +86,9 @@ func (r *rings) alert() {
 		r.costs.slowSignals = 0
 		return
 	}
-	r.costs.account.SpendEngine(r.feeder.now(), took/signalDiscount)
+	now := r.feeder.now()
+	r.costs.account.SpendEngine(now, took/signalDiscount)
+	r.costs.account.SpendLongSignal(now, took)
 	if took < slowSignal {
 		r.costs.slowSignals = 1
 		return

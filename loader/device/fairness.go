@@ -21,7 +21,8 @@ import (
 // rate: the credit of each entry that is taken is one doorbell and one signal.
 //
 // Signals to a process are taken from the same budget. Those beyond the limit are sent later, several as one. They wait for
-// the process's own limit only, so a process that is suspended for its own ring checks gets its signals after that.
+// the process's own limit only, so a process that is suspended for its own ring checks gets its signals after that. The
+// signal after one that took long waits for the limit of such signals of the user too.
 
 const (
 	// checkCost is the cost of a ring without entries, and of a group of the doorbell: 25 000 a second of a process.
@@ -207,7 +208,11 @@ func (r *rings) notify() {
 	}
 	f := r.feeder
 	now := f.now()
-	if wait := k.account.SpendSignal(now, signalCost); wait > 0 {
+	wait := k.account.SpendSignal(now, signalCost)
+	if k.slowSignals > 0 { // the one before took long
+		wait = max(wait, k.account.SpendLongSignal(now, 0))
+	}
+	if wait > 0 {
 		k.deferredSignalAt = now + wait
 		f.delayed++
 		return

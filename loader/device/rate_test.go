@@ -188,6 +188,21 @@ func TestSlowSignals(t *testing.T) {
 	}
 }
 
+// The signal after one that took long waits for the user's limit of such signals, and no other one does.
+func TestLongSignalsOfUser(t *testing.T) {
+	for slow := range 2 {
+		r := tested(t).rings
+		r.signal = -1 // which leads nowhere
+		k := &r.costs
+		k.slowSignals = slow
+		k.account.SpendLongSignal(r.feeder.now(), time.Second) // as those to other processes of the user
+		r.notify()
+		if waits := k.deferredSignalAt != 0; waits != (slow == 1) {
+			t.Errorf("after %d slow signals in a row: the next one waits: %t", slow, waits)
+		}
+	}
+}
+
 // A process without CAP_NET_BIND_SERVICE cannot listen at ports below 1024.
 func TestPrivilegedPorts(t *testing.T) {
 	require.Root(t)

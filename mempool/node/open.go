@@ -18,10 +18,14 @@ import (
 
 // dial connects to a server. Nothing has changed there until begin.
 func dial(ctx context.Context, dev verbs.Device, address string, private []byte, options []rdma.Option) (*rdma.Conn, error) {
-	options = append([]rdma.Option{rdma.WithMaxMessage(proto.MaxMessage)}, options...)
+	options = append([]rdma.Option{rdma.WithMaxMessage(proto.MaxMessage), rdma.WithAttr(failOver)}, options...)
 	c, err := rdma.Dial(ctx, dev, address, append(options, rdma.WithPrivate(private))...)
 	return c, explain(address, err)
 }
+
+// failOver has a silent server be given up after 1.8 s (qp.RetryBound), so that work goes on with the copies of others.
+// The default of verbs.DefaultAttr is longer.
+func failOver(a *verbs.Attr) { a.Timeout = 14 }
 
 // begin sends the first message, after which the server does what the request asks for.
 func begin(ctx context.Context, c *rdma.Conn, token uint64) error {

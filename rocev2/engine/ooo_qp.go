@@ -114,8 +114,8 @@ func (o *oooQP) egress(rail int) *egress {
 
 // Announced implements ooo.Peer.
 func (o *oooQP) Announced(rail int) bool {
-	x := o.egress(rail)
-	return x.Path != nil && (x.dest.ooo || x.Path.Current().Loopback && rail == 0)
+	g := o.egress(rail)
+	return g.Path != nil && (g.dest.ooo || g.Path.Current().Loopback && rail == 0)
 }
 
 // Ask implements ooo.Peer.

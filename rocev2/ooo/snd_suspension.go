@@ -86,7 +86,7 @@ func (s *sender) post(r *Request) error {
 		return ErrOp
 	case count > 1<<24:
 		return ErrLength
-	case int(b.nextID-b.oldest) == len(b.ring):
+	case b.full():
 		return ErrFull
 	case r.Op == verbs.OpRead:
 		need = verbs.AccessLocalWrite

@@ -208,19 +208,6 @@ func (t *Transport) Expire(now qp.Time) {
 	}
 }
 
-// SendLimit returns why there is no data to send, as far as the mode tells.
-func (t *Transport) SendLimit(qp.Time) qp.SendLimit {
-	switch {
-	case t.base.State() != verbs.StateRTS:
-		return qp.LimitState
-	case t.queued == 0:
-		return qp.LimitNoWork
-	case t.askAt != 0:
-		return qp.LimitHalted
-	}
-	return qp.LimitLossWindow
-}
-
 // remoteMemory is the memory as the peer may use it: the rights of the queue pair count too (IBTA 9.7.4.1.4).
 type remoteMemory struct {
 	mem.Memory

@@ -17,7 +17,7 @@ import (
 //
 // A method that waits takes a context and returns when it ends. The operation itself is not taken
 // back then: a message may still arrive. If the peer does not answer, operations fail after the
-// retries of the queue pair (WithAttr), 1.8 s by default. After a failure the connection is
+// retries of the queue pair (WithAttr), 7.2 s by default. After a failure the connection is
 // of no further use; Close it. Messages that arrived before can still be received.
 //
 // Who waits polls the completion queue for all others, so that the answer is found without a switch

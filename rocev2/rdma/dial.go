@@ -9,6 +9,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
@@ -124,12 +125,18 @@ func (a *attempt) request(qp verbs.QP) (cm.ID, error) {
 	return a.host.session.Connect(p)
 }
 
-// dialer is who gets the events of an attempt.
+// attempted is the Conn or Link of an attempt to connect, which gets the events.
+type attempted interface {
+	ended() <-chan struct{}
+	Err() error // reason once ended is closed
+	Close() error
+}
+
+// dialer is the attempted of the active end.
 type dialer interface {
+	attempted
 	replies() <-chan cm.Event // Reply or Failed
 	connected() <-chan struct{}
-	ended() <-chan struct{}
-	Err() error
 }
 
 // handshake waits for the peer's answer, brings the queue pair to RTS, and returns the private data of
@@ -151,14 +158,30 @@ func (a *attempt) handshake(ctx context.Context, id cm.ID, qp verbs.QP, d dialer
 		return nil, err
 	}
 	if err := waitFor(ctx, func() error { return connectReady(a.host.session, id, qp, e.Path) }); err != nil {
-		_ = a.host.session.Reject(id, []byte("the queue pair cannot be connected")) // if it is still there
-		return nil, err
+		return nil, a.host.rejectAttempt(id, []byte("the queue pair cannot be connected"), d, err)
 	}
 	select {
 	case <-d.connected():
 		return e.Private, d.Err()
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+}
+
+// rejectAttempt rejects an attempt that this end cannot complete because of err, and returns the reason for the
+// application. If there is nothing to reject, the attempt has ended before: the event that ended it, which may not have
+// come yet, has the reason. err is a consequence then: of the queue pair, which the event brings to ERR, or of the call.
+func (h *host) rejectAttempt(id cm.ID, private []byte, d attempted, err error) error {
+	if h.session.Reject(id, private) == nil {
+		return err
+	}
+	t := time.NewTimer(closeTime)
+	defer t.Stop()
+	select {
+	case <-d.ended():
+		return d.Err()
+	case <-t.C:
+		return err
 	}
 }
 

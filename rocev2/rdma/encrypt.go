@@ -214,12 +214,12 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// rejectText returns what a peer is told about an error: the text of a refusal, or else a general one.
-func rejectText(err error, general string) []byte {
+// rejectText returns what a peer is told about an error of this server: the text of a refusal, or else a general one.
+func rejectText(err error) []byte {
 	if r := refusal(""); errors.As(err, &r) {
-		general = string(r)
+		return []byte(r)
 	}
-	return []byte(general)
+	return []byte("the server cannot connect its queue pair")
 }
 
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }

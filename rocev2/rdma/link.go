@@ -98,13 +98,7 @@ func connectable(qp verbs.QP) error {
 // AcceptQP accepts the request with a queue pair of the application, of type RC and in RESET or INIT.
 // Of the options, WithPrivate and WithAttr matter. After an error the queue pair is of no further use.
 func (r *Request) AcceptQP(ctx context.Context, qp verbs.QP, list ...Option) (*Link, error) {
-	l, err := within(ctx, func() (*Link, error) {
-		l, err := r.acceptQP(ctx, qp, list)
-		if err != nil {
-			r.refuse(err)
-		}
-		return l, err
-	}, closeLate[*Link])
+	l, err := within(ctx, func() (*Link, error) { return r.acceptQP(ctx, qp, list) }, closeLate[*Link])
 	if err != nil {
 		return nil, wrap("accept", r.remote(), err)
 	}
@@ -112,12 +106,21 @@ func (r *Request) AcceptQP(ctx context.Context, qp verbs.QP, list ...Option) (*L
 }
 
 func (r *Request) acceptQP(ctx context.Context, qp verbs.QP, list []Option) (*Link, error) {
+	l, a, err := r.newLink(qp, list)
+	if err != nil {
+		return nil, r.refuse(err)
+	}
+	return l, r.connect(ctx, l, a)
+}
+
+// newLink returns a connection of the queue pair for the request. It has the events of the request from then on.
+func (r *Request) newLink(qp verbs.QP, list []Option) (*Link, *acceptance, error) {
 	o, err := complete(r.l.o, list)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := connectable(qp); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h := r.l.host
 	path := r.path(o, qp)
@@ -126,17 +129,12 @@ func (r *Request) acceptQP(ctx context.Context, qp verbs.QP, list []Option) (*Li
 	l.local, l.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
 	private, err := r.answer(o, qp, path.Remote.PSN)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !h.takeOver(l.id, l) {
-		return nil, errGivenUp
+		return nil, nil, errGivenUp
 	}
-	if err := waitFor(ctx, func() error { return connectAccept(h.session, l.id, qp, path, private) }); err != nil {
-		r.refuse(err)
-		_ = l.Close() // the device may have accepted, or may do so later
-		return nil, err
-	}
-	return l, nil
+	return l, &acceptance{qp, path, private}, nil
 }
 
 // LocalAddr returns the address of this end.

@@ -246,53 +246,71 @@ func (r *Request) Reject(reason []byte) error {
 // Accept accepts the request. The options are those of Listen with changes. The connection can
 // receive at once; a Send waits until the peer is ready, and fails if it has given up.
 func (r *Request) Accept(ctx context.Context, list ...Option) (*Conn, error) {
-	c, err := within(ctx, func() (*Conn, error) {
-		c, err := r.accept(ctx, list)
-		if err != nil {
-			r.refuse(err)
-		}
-		return c, err
-	}, closeLate[*Conn])
+	c, err := within(ctx, func() (*Conn, error) { return r.accept(ctx, list) }, closeLate[*Conn])
 	if err != nil {
 		return nil, wrap("accept", r.remote(), err)
 	}
 	return c, nil
 }
 
-// refuse rejects the request because of an error, if it is still there.
-func (r *Request) refuse(err error) {
-	_ = r.l.host.session.Reject(r.e.ID, rejectText(err, "the server cannot connect its queue pair"))
+func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
+	c, a, err := r.newConn(ctx, list)
+	if err != nil {
+		return nil, r.refuse(err)
+	}
+	return c, r.connect(ctx, c, a)
 }
 
-func (r *Request) accept(ctx context.Context, list []Option) (*Conn, error) {
+// acceptance is what the acceptance of a request needs.
+type acceptance struct {
+	qp      verbs.QP
+	path    cm.Path
+	private []byte // for the peer
+}
+
+// newConn returns a connection for the request. It has the events of the request from then on.
+func (r *Request) newConn(ctx context.Context, list []Option) (*Conn, *acceptance, error) {
 	o, err := complete(r.l.o, list)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h := r.l.host
 	c, err := newConn(h, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	path := r.path(o, c.qp)
 	c.id, c.private = r.e.ID, o.applicationPart(r.e.Private, seal.OfferLen)
 	c.local, c.remote = Addr{netip.AddrPortFrom(path.Local.Addr, r.l.addr.Port())}, r.remote()
 	private, err := r.answer(o, c.qp, path.Remote.PSN)
 	if err != nil {
-		return nil, errors.Join(err, c.destroy())
+		return nil, nil, errors.Join(err, c.destroy())
 	}
 	if !h.takeOver(c.id, c) {
-		return nil, errors.Join(errGivenUp, c.destroy())
+		return nil, nil, errors.Join(errGivenUp, c.destroy())
 	}
-	if err := waitFor(ctx, func() error { return connectAccept(h.session, c.id, c.qp, path, private) }); err != nil {
-		r.refuse(err)
-		_ = c.Close() // the device may have accepted, or may do so later
-		return nil, err
+	return c, &acceptance{c.qp, path, private}, nil
+}
+
+// refuse rejects the request because of an error, which it returns.
+func (r *Request) refuse(err error) error {
+	_ = r.l.host.session.Reject(r.e.ID, rejectText(err)) // if it is still there
+	return err
+}
+
+// connect brings the queue pair to RTS and accepts the request, whose events go to d. After an error the request is
+// rejected and d is closed.
+func (r *Request) connect(ctx context.Context, d attempted, a *acceptance) error {
+	h := r.l.host
+	err := waitFor(ctx, func() error { return connectAccept(h.session, r.e.ID, a.qp, a.path, a.private) })
+	if err != nil {
+		err = h.rejectAttempt(r.e.ID, rejectText(err), d, err)
+		_ = d.Close() // the device may have accepted, or may do so later
 	}
-	return c, nil
+	return err
 }
 
 // path returns the path of the request to a queue pair of this end.

@@ -25,12 +25,16 @@ type Modifier interface {
 }
 
 // DefaultAttr returns attributes for Connect: a PMTU of 1024, all remote rights, 16 READs and
-// ATOMICs in each direction, an ACK timeout of 67 ms with 7 retries, and RNR NAKs of 10 us
+// ATOMICs in each direction, an ACK timeout of 268 ms with 7 retries, and RNR NAKs of 10 us
 // with retries without limit.
+//
+// A peer that is silent for 7.2 s is given up (qp.RetryBound). Adapters that connect by rdma_cm need 4 to 35 s: Linux
+// takes an ACK timeout of at least 0.5 s, and its programs mostly 7 retries. Losses are found by probes after a few RTTs,
+// whatever the ACK timeout is.
 func DefaultAttr() Attr {
 	return Attr{
 		PMTU: rocev2.PMTU1024, Access: AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic,
-		MaxRdAtomic: 16, MaxDestRdAtomic: 16, MinRNRTimer: 1, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+		MaxRdAtomic: 16, MaxDestRdAtomic: 16, MinRNRTimer: 1, Timeout: 16, RetryCnt: 7, RNRRetry: 7,
 	}
 }
 

@@ -6,13 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
+	"github.com/softroce/softroce-xdp/loader"
 	"github.com/softroce/softroce-xdp/loader/engine"
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -24,7 +27,9 @@ import (
 
 // EngineFlags are the flags of commands that open an engine.
 type EngineFlags struct {
-	Iface     string
+	Iface string
+	// Peer is HOST:PORT of the server of a client. Without Iface, the interface is the one of the route to it.
+	Peer      string
 	Rails     []string
 	Spin      time.Duration
 	Precredit bool
@@ -34,7 +39,7 @@ type EngineFlags struct {
 // Flags adds the flags.
 func (e *EngineFlags) Flags(a *App, cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&e.Iface, "dev", "", "the attached interface; may be left out if there is one")
+	f.StringVar(&e.Iface, "dev", "", "the attached interface; default: the only one, or that of the route to the host")
 	e.Spin = 20 * time.Microsecond
 	f.Var(cli.SpanVar(&e.Spin, 0, time.Second), "spin", "how long the idle engine polls before it sleeps: latency against CPU time")
 	f.BoolVar(&e.Precredit, "precredit", false, "grant pre-credit to peers whose engine has it too, and send first round trips on theirs")
@@ -47,7 +52,7 @@ func (e *EngineFlags) Flags(a *App, cmd *cobra.Command) {
 func (e *EngineFlags) Served(a *App) string {
 	names := []string{e.Iface}
 	if e.Iface == "" {
-		names = proto.Served(a.RunDir)
+		names = served(a.RunDir)
 	}
 	if len(names) != 1 {
 		return ""
@@ -56,6 +61,77 @@ func (e *EngineFlags) Served(a *App) string {
 		return ""
 	}
 	return names[0]
+}
+
+// served returns the interfaces whose agents serve their engines. If some are in this network namespace, others
+// are left out.
+func served(runDir string) []string {
+	all := proto.Served(runDir)
+	here := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		_, err := net.InterfaceByName(name)
+		return err != nil
+	})
+	if len(here) > 0 {
+		return here
+	}
+	return all
+}
+
+// choose chooses an interface if none was named and there are several: the one of the route to the peer.
+func (e *EngineFlags) choose(ctx context.Context, a *App) error {
+	if e.Iface != "" {
+		return nil
+	}
+	names := served(a.RunDir)
+	if len(names) == 0 {
+		names, _, _ = loader.Attached(a.Options()) // an error is that of Open
+	}
+	if len(names) < 2 {
+		return nil
+	}
+	name, err := pick(ctx, names, e.Peer)
+	e.Iface = name
+	return err
+}
+
+// pick returns the one of several interfaces by which the route to a peer leads. peer is "host:port", or "" if there
+// is none.
+func pick(ctx context.Context, names []string, peer string) (string, error) {
+	why := ""
+	if peer != "" {
+		name, err := routeTo(ctx, peer)
+		switch {
+		case err != nil:
+			why = fmt.Sprintf(", and the route to %s is unknown: %v", peer, err)
+		case slices.Contains(names, name):
+			return name, nil
+		default:
+			why = fmt.Sprintf(", and the route to %s leads by %s", peer, name)
+		}
+	}
+	return "", cli.Usagef("several interfaces are attached (%s)%s: choose one with --dev", strings.Join(names, ", "), why)
+}
+
+// routeTo returns the interface that has the source address of the route to "host:port".
+func routeTo(ctx context.Context, address string) (string, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "udp", address) // sends nothing
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	source := c.LocalAddr().(*net.UDPAddr).IP
+	all, err := net.Interfaces()
+	if err != nil {
+		return "", err
+	}
+	for _, i := range all {
+		addrs, _ := i.Addrs() // fails if the interface was deleted meanwhile
+		if slices.ContainsFunc(addrs, func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(source) }) {
+			return i.Name, nil
+		}
+	}
+	return "", fmt.Errorf("no interface has its source address %s", source)
 }
 
 // OpenServed opens the device that the agent of an interface serves.
@@ -67,8 +143,11 @@ func (e *EngineFlags) OpenServed(ctx context.Context, a *App, name string) (verb
 	return rdma.Open(ctx, name, rdma.WithConfig(client.Config{RunDir: a.RunDir, Spin: spin}))
 }
 
-// Open opens a device on the interface, and returns the name of the interface.
+// Open opens a device on the interface, and returns the name of the interface. Without Iface, it chooses one.
 func (e *EngineFlags) Open(ctx context.Context, a *App) (verbs.Device, string, error) {
+	if err := e.choose(ctx, a); err != nil {
+		return nil, "", err
+	}
 	if name := e.Served(a); name != "" {
 		if len(e.Rails) > 0 {
 			return nil, "", cli.Usage(fmt.Errorf("the agent of %s serves its engine, which has one interface: --rail is for an engine of this command, after `softroce-xdp attach --upgrade --nic=false %s`", name, name))

@@ -23,12 +23,17 @@ const (
 	// engineBacklog is the longest wait for the engine's thread. In less time, the budget of a user is filled with what 64
 	// processes cost in an iteration of the engine. So the wait ends soon after the processes that have caused it.
 	engineBacklog = 11 * time.Second
+
+	// Long signals to all processes of a user may take one part in longSignalShare of the engine's thread, as those to one
+	// process do. Unused time is kept for longSignalSaved.
+	longSignalShare, longSignalSaved = 4, engineSaved
 )
 
 // budget is the processor time of the server that a user or a process may cost. Its zero value is full.
 type budget struct {
 	whole  Bucket // processor time of all that was done
 	engine Bucket // processor time of the engine's thread
+	long   Bucket // processor time of long signals to all processes of a user
 }
 
 // spend takes the processor time of calls, of which there are perSecond.
@@ -46,7 +51,9 @@ func (b *budget) spendEngine(now, cost, share, saved, backlog time.Duration) (wa
 }
 
 // isFull reports whether nothing of it is missing.
-func (b *budget) isFull(now time.Duration) bool { return b.whole.isFull(now) && b.engine.isFull(now) }
+func (b *budget) isFull(now time.Duration) bool {
+	return b.whole.isFull(now) && b.engine.isFull(now) && b.long.isFull(now)
+}
 
 // forget removes users that have ended, when there are many. Those with a budget that is not full stay: another process of
 // the user would begin with a full one.
@@ -88,4 +95,12 @@ func (p *Process) SpendEngine(now, cost time.Duration) (wait time.Duration) {
 func (p *Process) SpendSignal(now, cost time.Duration) (wait time.Duration) {
 	p.user.budget.spendEngine(now, cost, userEngineShare, userEngineSaved, 0)
 	return p.budget.spendEngine(now, cost, engineShare, engineSaved, engineBacklog)
+}
+
+// SpendLongSignal counts the processor time of a signal to the process that took long. It returns how long the next signal
+// that may take long is to wait, to any process of the user: a process that makes its signals long could start others, and
+// all of them together take the whole of the engine's thread.
+func (p *Process) SpendLongSignal(now, cost time.Duration) (wait time.Duration) {
+	_, missing := p.user.budget.long.take(now, cost*longSignalShare, longSignalSaved+engineBacklog)
+	return max(0, missing-longSignalSaved)
 }

@@ -162,6 +162,34 @@ func TestSignalsOfUser(t *testing.T) {
 	}
 }
 
+// Long signals to a user's processes, however many they are, take no more than a part of the engine's thread. Those to
+// processes of another user do not wait for them.
+func TestLongSignals(t *testing.T) {
+	const length, cost = 10 * time.Second, time.Millisecond
+	for _, n := range []int{1, 4, 64} {
+		a := New(Defaults())
+		next := map[*Process]time.Duration{}
+		for range n {
+			next[opened(t, a, 0, 1)] = 0
+		}
+		sum := time.Duration(0)
+		for now := time.Duration(0); now < length; now += 100 * time.Microsecond {
+			for p, at := range next {
+				if at <= now {
+					sum += cost
+					next[p] = now + p.SpendLongSignal(now, cost)
+				}
+			}
+		}
+		if most := (length+longSignalSaved)/longSignalShare + time.Duration(n)*cost; sum > most {
+			t.Errorf("long signals to %d processes take %v of %v, want at most %v", n, sum, length, most)
+		}
+		if wait := opened(t, a, length, 2).SpendLongSignal(length, cost); wait != 0 {
+			t.Errorf("a long signal to another user waits %v", wait)
+		}
+	}
+}
+
 // A user that has processes is not removed with those that have ended, however many they are: its limits stay.
 func TestLiveUserStays(t *testing.T) {
 	l := Defaults()

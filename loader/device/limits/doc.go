@@ -21,7 +21,8 @@
 // currency is processor time of the server in nanoseconds, because only it bounds everything: messages, ring checks and
 // signals have no other unit in common. Process.Spend takes the time that messages cost, in any goroutine, and
 // Process.SpendEngine what the engine's thread does besides moving data. Both return how long the process has to wait.
-// Process.SpendSignal takes the time of a signal, which waits for the process's own limit only.
+// Process.SpendSignal takes the time of a signal, which waits for the process's own limit only, and Process.SpendLongSignal
+// that of one that took long, which waits for the user's.
 //
 // Limits.Process[Calls] and Limits.User[Calls] say how many messages a budget is filled with in a second. At its own limit,
 // the engine's thread takes half of that, so a process that does both has half of its messages left. The engine's thread

@@ -7,6 +7,7 @@ package faults
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
@@ -50,8 +51,11 @@ func mapFile(dev, user, n int) ([]byte, error) {
 	}
 	defer unix.Close(fd) // its end would be a request at the end of the process
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Size == 0 { // the kernel learns the size
-		return nil, fmt.Errorf("stat: %d bytes, %w", st.Size, err)
+	if err := unix.Fstat(fd, &st); err != nil { // the kernel learns the size
+		return nil, fmt.Errorf("stat: %w", err)
+	}
+	if st.Size == 0 {
+		return nil, errors.New("stat: the kernel has not learned the size of the file")
 	}
 	return unix.Mmap(fd, 0, n, unix.PROT_READ, unix.MAP_SHARED)
 }

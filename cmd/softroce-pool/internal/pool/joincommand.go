@@ -101,6 +101,7 @@ func (p *joinFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	p.Peer = at
 	return p.withDevice(a, cmd, func(ctx context.Context, dev verbs.Device) error {
 		j := joiner{
 			Device: dev, Server: at, Node: config, Timeout: p.timeout, Count: p.count,
@@ -156,6 +157,7 @@ nodes lease.`,
 			if err != nil {
 				return err
 			}
+			p.Peer = at
 			return p.ask(a, cmd, func(ctx context.Context, dev verbs.Device) (lease.Status, error) {
 				return node.Status(ctx, dev, at)
 			})

@@ -35,6 +35,7 @@ can read on the same host. It prints the state of the pool afterwards.`,
 			if err := checkNodeName(name); err != nil {
 				return err
 			}
+			p.Peer = at
 			return p.ask(a, cmd, func(ctx context.Context, dev verbs.Device) (lease.Status, error) {
 				return leavePool(ctx, a, dev, at, name)
 			})

@@ -50,6 +50,7 @@ func (p *topFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
+	p.Peer = at
 	dev, _, err := p.OpenConnector(ctx, a)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ func Commands(shared *host.App, log *cli.LogFlags) []*cobra.Command {
 
 func newAttach(a *attacher) *cobra.Command {
 	var foreground, upgrade bool
+	var reloads <-chan os.Signal
 	cmd := &cobra.Command{
 		Use:   "attach IF...",
 		Short: "Measure, table and pace RoCEv2 on interfaces",
@@ -48,12 +49,14 @@ error.`,
   softroce-xdp attach --rate 25G --pacer htb --policy target=300us eth0
   softroce-xdp attach --upgrade eth0`,
 		ValidArgsFunction: host.CompleteInterfaces,
-		RunE: func(cmd *cobra.Command, ifs []string) (err error) {
-			var reloads <-chan os.Signal
+		// That of the root, which this one replaces, reads the configuration file.
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			if foreground {
 				reloads = catchReloads()
-				a.readLatest(cmd)
 			}
+			return cmd.Root().PersistentPreRunE(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, ifs []string) (err error) {
 			if len(ifs) == 0 {
 				if ifs, err = configured(a.File); err != nil {
 					return err

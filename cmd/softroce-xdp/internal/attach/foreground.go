@@ -45,8 +45,8 @@ func runForeground(a *attacher, jobs []*attachJob, control *loader.Control, relo
 	return errors.Join(errs...)
 }
 
-// catchReloads catches SIGHUP from now on. It is called before the settings are read, so that a reload which is requested
-// meanwhile follows.
+// catchReloads catches SIGHUP from now on. It is called before the configuration file is read, so that a reload which is
+// requested meanwhile follows.
 func catchReloads() <-chan os.Signal {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
@@ -116,19 +116,6 @@ func checkReload(a *attacher, jobs []*attachJob) error {
 		}
 	}
 	return nil
-}
-
-// readLatest replaces the settings of the file by those that it has now, after catchReloads: a SIGHUP between the first
-// reading and catchReloads had no effect. If the file is wrong now, the settings stay, as after a reload.
-func (a *attacher) readLatest(cmd *cobra.Command) {
-	fresh, err := a.reread()
-	if err == nil {
-		a.File = fresh.File
-		err = a.File.Global(cmd.Root().PersistentFlags(), "log-level", "log-format")
-	}
-	if err != nil {
-		a.log.AgentLogger(os.Stderr).Error("reload refused", "err", err)
-	}
 }
 
 // reread reads the configuration file as it is now.

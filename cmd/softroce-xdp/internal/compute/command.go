@@ -207,6 +207,7 @@ func (r *runFlags) run(a *host.App, cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := cli.Interruptible(cmd.Context())
 	defer stop()
+	r.Peer = server
 	dev, _, err := r.OpenConnector(ctx, a)
 	if err != nil {
 		return err

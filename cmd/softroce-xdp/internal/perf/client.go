@@ -29,7 +29,7 @@ type Client struct {
 var ErrData = errors.New("the data is not what was sent")
 
 // Run runs a plan against the server at host:port, and returns the result. After the end of ctx
-// it returns within a second, with the result until then and the error of the context.
+// it returns within drainTime and figuresTime, with the result until then and the error of the context.
 func (c *Client) Run(ctx context.Context, server string, p Plan) (*Result, error) {
 	p.Encrypted = c.Encryption != nil
 	if err := p.Validate(); err != nil {
@@ -161,13 +161,11 @@ func (r *run) conclude(t *controlConn, out *Result) (*Result, error) {
 		}
 	}
 	out.Sent, out.Counters, out.GivenUp = r.done, r.counters(), r.outstanding
+	_ = t.conn.SetReadDeadline(time.Now().Add(answerTime))
 	// After an interrupt, the wait for the server's figures is short.
-	defer context.AfterFunc(t.ctx, func() { _ = t.conn.SetDeadline(time.Now().Add(drainTime)) })()
+	defer context.AfterFunc(t.ctx, func() { _ = t.conn.SetDeadline(time.Now().Add(figuresTime)) })()
 	if err := t.send(message{Messages: r.done, Idle: idle}); err != nil {
 		return unanswered(t.ctx, out, err)
-	}
-	if t.ctx.Err() == nil {
-		_ = t.conn.SetReadDeadline(time.Now().Add(answerTime))
 	}
 	end := <-r.answers
 	if end.err != nil {

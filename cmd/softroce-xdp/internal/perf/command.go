@@ -20,6 +20,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/softroce-xdp/internal/key"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/ooo"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // New returns the command perf.
@@ -129,9 +130,10 @@ type perfFlags struct {
 }
 
 func newPerfClient(a *host.App, op, short string) *cobra.Command {
+	attr := verbs.DefaultAttr()
 	p := perfFlags{
 		service: cli.Choice{Value: "rc", Of: []string{"rc", "uc", "ud", "ooo"}}, sizes: []string{"64K"}, qps: 1, depth: 64,
-		timeout: 14, retries: 7, duration: 5 * time.Second, warm: 500 * time.Millisecond, interval: time.Second,
+		timeout: uint32(attr.Timeout), retries: uint32(attr.RetryCnt), duration: 5 * time.Second, warm: 500 * time.Millisecond, interval: time.Second,
 	}
 	atomic := strings.Contains(op, "-")
 	if atomic {
@@ -244,6 +246,7 @@ func (p *perfFlags) run(a *host.App, cmd *cobra.Command, server string, plans []
 	}
 	ctx, stop := cli.Interruptible(cmd.Context())
 	defer stop()
+	p.Peer = server
 	dev, name, err := p.Open(ctx, a)
 	if err != nil {
 		return err

@@ -34,9 +34,12 @@ type run struct {
 // stallTime is the longest time without a completion after the last post.
 const stallTime = 30 * time.Second
 
-// drainTime is the time for which an interrupted run waits for outstanding messages, and then
-// again for the server's answer.
+// drainTime is the time for which an interrupted run waits for outstanding messages.
 const drainTime = 300 * time.Millisecond
+
+// figuresTime is the time for which an interrupted run then waits for the server's figures. Before the server
+// sends them, it compares the data of a run with Check.
+const figuresTime = 2 * time.Second
 
 // request prepares the work request of queue pair i.
 func (r *run) request(i int) *verbs.SendWR {

@@ -116,8 +116,13 @@ func (r *Result) Write(w io.Writer, histogram bool) {
 	if r.GivenUp > 0 {
 		fmt.Fprintf(w, "interrupted: %d outstanding messages are given up\n", r.GivenUp)
 	}
-	if r.Checked {
+	switch {
+	case r.Checked:
 		fmt.Fprintln(w, "data checked: all bytes arrived as they were sent")
+	case p.Check && !r.Answered:
+		fmt.Fprintln(w, "data not checked: the peer has not sent its figures in time")
+	case p.Check:
+		fmt.Fprintln(w, "data checked in part: nothing has completed on the other queue pairs")
 	}
 	for _, side := range []struct {
 		name   string

@@ -160,7 +160,7 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, cm.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s: does `softroce-xdp ping --listen` or `rping -s` run there, "+
 			"and does the firewall admit UDP port 4791? (%w)", to, err)
-	case errors.Is(err, rdma.ErrPeerClosed):
+	case errors.Is(err, rdma.ErrPeerClosed), errors.Is(err, cm.ErrHungUp):
 		return fmt.Errorf("%s has ended the connection: is it a server of rping, and still running? (%w)", to, err)
 	}
 	var e *rdma.Error

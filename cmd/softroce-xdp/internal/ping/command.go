@@ -134,9 +134,8 @@ func (p *pingFlags) serve(a *host.App, cmd *cobra.Command, args []string) error 
 // openAgain is openConnector, and returns how the device of an agent is opened again after an upgrade; nil
 // for an engine of this process, which no upgrade ends.
 func (p *pingFlags) openAgain(ctx context.Context, a *host.App) (verbs.Device, string, Reopen, error) {
-	served := p.Served(a)
 	dev, name, err := p.OpenConnector(ctx, a)
-	if err != nil || served == "" {
+	if err != nil || p.Served(a) == "" {
 		return dev, name, nil, err
 	}
 	return dev, name, func(ctx context.Context) (verbs.Device, error) { return p.OpenServed(ctx, a, name) }, nil
@@ -183,6 +182,7 @@ func (p *pingFlags) run(a *host.App, cmd *cobra.Command, host string) error {
 	}
 	ctx, stop := cli.Interruptible(cmd.Context())
 	defer stop()
+	p.Peer = plan.Server
 	dev, name, again, err := p.openAgain(ctx, a)
 	if err != nil {
 		return err

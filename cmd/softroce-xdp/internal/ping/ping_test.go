@@ -268,6 +268,16 @@ func TestDeviceStaysAway(t *testing.T) {
 	}
 }
 
+// The end of a connection is explained alike when it is being made and later.
+func TestExplainEnd(t *testing.T) {
+	c := Client{Plan: Plan{Server: "host2:7174"}}
+	for _, cause := range []error{rdma.ErrPeerClosed, cm.ErrHungUp} {
+		if err := c.explain(cause); !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), "host2:7174 has ended the connection: ") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	for size := range 100 {
 		b := Text(7, size+1)
