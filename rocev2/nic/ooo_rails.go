@@ -167,16 +167,12 @@ func (x *QP) unsteerRails() (errs []error) {
 	return errs
 }
 
-// egresses calls yield with each egress of the queue pair, that on the device's own interface first.
-func (x *QP) egresses(yield func(*egress) bool) {
-	if !yield(&x.egress) || x.ooo == nil {
-		return
+// rails returns the egresses of the further interfaces. Only a queue pair in out-of-order mode has some.
+func (x *QP) rails() []egress {
+	if x.ooo == nil {
+		return nil
 	}
-	for i := range x.ooo.rails {
-		if !yield(&x.ooo.rails[i]) {
-			return
-		}
-	}
+	return x.ooo.rails
 }
 
 // otherRail returns the further interface to which the peer has sent the packet, or nil.
@@ -194,9 +190,13 @@ func (x *QP) otherRail(p *rocev2.Packet) *egress {
 
 // egressAt returns the egress that sends to a destination, or nil.
 func (x *QP) egressAt(d *dest) *egress {
-	for g := range x.egresses {
-		if g.home == d {
-			return g
+	if x.home == d {
+		return &x.egress
+	}
+	rails := x.rails()
+	for i := range rails {
+		if rails[i].home == d {
+			return &rails[i]
 		}
 	}
 	return nil
@@ -222,9 +222,13 @@ func (x *QP) arrivedOn(p *rocev2.Packet) uint8 {
 
 // answerBy returns the egress whose socket has room for a response, or nil.
 func (e *engine) answerBy(x *QP) *egress {
-	for g := range x.egresses {
-		if e.hasFrame(&g.address) {
-			return g
+	if e.hasFrame(&x.address) {
+		return &x.egress
+	}
+	rails := x.rails()
+	for i := range rails {
+		if e.hasFrame(&rails[i].address) {
+			return &rails[i]
 		}
 	}
 	return nil

@@ -53,8 +53,10 @@ func (e *engine) flushDirty() {
 		if x.dest != nil {
 			e.enqueueUnblocked(x.dest)
 		}
-		for g := range x.egresses {
-			e.enqueue(g)
+		e.enqueue(&x.egress)
+		rails := x.rails()
+		for i := range rails {
+			e.enqueue(&rails[i])
 		}
 	}
 	e.dirty = append(e.dirty[:remaining], e.dirty[n:]...)
