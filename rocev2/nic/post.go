@@ -99,7 +99,7 @@ func (x *QP) posting() error {
 // checkSend checks a work request, without the transport: any goroutine may call it with posts.mu held.
 func (x *QP) checkSend(wr *verbs.SendWR) error {
 	c := x.q.Config()
-	_, err := verbs.CheckSend(wr, verbs.SendRules{
+	_, err := verbs.CheckSend(wr, &verbs.SendRules{
 		Type: x.typ, OutOfOrder: x.ooo != nil, State: verbs.State(x.state.Load()),
 		MaxRdAtomic: x.rdAtomic, PMTU: x.pmtu, MaxSGE: c.MaxSendSGE, MaxInline: c.MaxInline,
 	})
