@@ -175,8 +175,7 @@ func (r *requester) put(rules *verbs.SendRules, wr *verbs.SendWR, sink Completio
 	return nil
 }
 
-// fill writes what decides which work requests are taken to zero rules. It writes in place: a copy of what was just
-// written field by field takes as long as the check.
+// fill writes what decides which work requests are taken to rules that are zero.
 func (r *requester) fill(rules *verbs.SendRules) {
 	c, a := &r.q.cfg, &r.q.attr
 	rules.Type, rules.State, rules.MaxRdAtomic, rules.PMTU = c.Type, r.q.state, a.MaxRdAtomic, a.PMTU
