@@ -162,7 +162,7 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 	// The card may have left RTS since: it completes the work request then.
 	rules := q.rules
 	rules.State, rules.PMTU, rules.MaxRdAtomic = q.attr.State, q.attr.PMTU, q.attr.MaxRdAtomic
-	if _, err := verbs.CheckSend(wr, rules); err != nil {
+	if _, err := verbs.CheckSend(wr, &rules); err != nil {
 		return err
 	}
 	handle := 0

@@ -62,16 +62,12 @@ func (e *Core) leaveRails(x *QP) (left []*Path) {
 	return left
 }
 
-// egresses calls yield with each egress of the queue pair, that on the first interface first.
-func (x *QP) egresses(yield func(*egress) bool) {
-	if !yield(&x.egress) || x.ooo == nil {
-		return
+// rails returns the egresses of the further interfaces. Only a queue pair in out-of-order mode has some.
+func (x *QP) rails() []egress {
+	if x.ooo == nil {
+		return nil
 	}
-	for i := range x.ooo.rails {
-		if !yield(&x.ooo.rails[i]) {
-			return
-		}
-	}
+	return x.ooo.rails
 }
 
 // otherRail returns the further interface to which the peer has sent the packet, or nil.
@@ -89,9 +85,13 @@ func (x *QP) otherRail(p *rocev2.Packet) *egress {
 
 // egressAt returns the egress that sends to a destination, or nil.
 func (x *QP) egressAt(d *dest) *egress {
-	for g := range x.egresses {
-		if g.home == d {
-			return g
+	if x.home == d {
+		return &x.egress
+	}
+	rails := x.rails()
+	for i := range rails {
+		if rails[i].home == d {
+			return &rails[i]
 		}
 	}
 	return nil
@@ -117,9 +117,13 @@ func (x *QP) arrivedOn(p *rocev2.Packet) uint8 {
 
 // answerBy returns the egress whose socket has room for a response, or nil.
 func (t *transmitter) answerBy(x *QP) *egress {
-	for g := range x.egresses {
-		if t.hasFrame(&g.Address) {
-			return g
+	if t.hasFrame(&x.Address) {
+		return &x.egress
+	}
+	rails := x.rails()
+	for i := range rails {
+		if t.hasFrame(&rails[i].Address) {
+			return &rails[i]
 		}
 	}
 	return nil

@@ -61,8 +61,10 @@ func (t *transmitter) flushDirty() {
 		if x.dest != nil {
 			t.enqueueUnblocked(x.dest)
 		}
-		for g := range x.egresses {
-			t.enqueue(g)
+		t.enqueue(&x.egress)
+		rails := x.rails()
+		for i := range rails {
+			t.enqueue(&rails[i])
 		}
 	}
 	t.dirty = append(t.dirty[:remaining], t.dirty[n:]...)

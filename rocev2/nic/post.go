@@ -97,7 +97,7 @@ func (x *QP) posting() error {
 // checkSend checks a work request, without the transport: any goroutine may call it with posts.mu held.
 func (x *QP) checkSend(wr *verbs.SendWR) error {
 	c := x.core.Config()
-	_, err := verbs.CheckSend(wr, verbs.SendRules{
+	_, err := verbs.CheckSend(wr, &verbs.SendRules{
 		Type: x.core.Type(), OutOfOrder: x.core.OutOfOrder(), State: x.core.State(),
 		MaxRdAtomic: x.rdAtomic, PMTU: x.pmtu, MaxSGE: c.MaxSendSGE, MaxInline: c.MaxInline,
 	})

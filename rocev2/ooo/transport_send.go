@@ -57,7 +57,7 @@ func (t *Transport) SendUsed() int { return t.queued }
 // completes as flushed.
 func (t *Transport) PostSend(wr *verbs.SendWR) error {
 	c, state := t.base.Config(), t.base.State()
-	if _, err := verbs.CheckSend(wr, verbs.SendRules{OutOfOrder: true, State: state}); err != nil {
+	if _, err := verbs.CheckSend(wr, &verbs.SendRules{OutOfOrder: true, State: state}); err != nil {
 		return err
 	}
 	if t.queued >= c.MaxSend {

@@ -94,14 +94,17 @@ func (r *requester) grow() {
 func (r *requester) postInternal(wr *verbs.SendWR, sink CompletionQueue) error {
 	rules := r.rules()
 	rules.MaxInline, rules.MaxSGE = max(rules.MaxInline, InternalInline), max(rules.MaxSGE, 1)
-	return r.put(rules, wr, sink)
+	return r.put(&rules, wr, sink)
 }
 
 // post implements PostSend.
-func (r *requester) post(wr *verbs.SendWR) error { return r.put(r.rules(), wr, nil) }
+func (r *requester) post(wr *verbs.SendWR) error {
+	rules := r.rules()
+	return r.put(&rules, wr, nil)
+}
 
 // put puts a work request on the queue. sink is nil for one of the application.
-func (r *requester) put(rules verbs.SendRules, wr *verbs.SendWR, sink CompletionQueue) error {
+func (r *requester) put(rules *verbs.SendRules, wr *verbs.SendWR, sink CompletionQueue) error {
 	q := r.q
 	length, err := verbs.CheckSend(wr, rules)
 	if err != nil {

@@ -31,7 +31,7 @@ type SendRules struct {
 // CheckSend checks a work request as PostSend does (IBTA 11.4.1.1), except for the room in the queue, the address
 // handle and the memory. It returns the length of the message in bytes. A client calls it for an error at once, and
 // the transport before it queues the work request.
-func CheckSend(wr *SendWR, r SendRules) (length uint32, err error) {
+func CheckSend(wr *SendWR, r *SendRules) (length uint32, err error) {
 	switch s := r.State; {
 	case s == StateRTS, s == StateErr:
 	case (s == StateSQD || s == StateSQE) && !r.OutOfOrder:
@@ -47,11 +47,11 @@ func CheckSend(wr *SendWR, r SendRules) (length uint32, err error) {
 	if !wr.Flags.Known() {
 		return 0, fmt.Errorf("%w; these are %#x", ErrFlags, uint8(wr.Flags))
 	}
-	n, err := checkData(wr, &r)
+	n, err := checkData(wr, r)
 	if err != nil {
 		return 0, err
 	}
-	return uint32(n), checkMessage(wr, &r, n)
+	return uint32(n), checkMessage(wr, r, n)
 }
 
 // checkData checks where the data of a message is, and returns its length.

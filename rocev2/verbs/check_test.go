@@ -11,7 +11,7 @@ import (
 func TestSendStates(t *testing.T) {
 	for s := StateReset; s <= StateErr; s++ {
 		for _, unordered := range []bool{false, true} {
-			_, err := CheckSend(&SendWR{Op: OpWrite}, SendRules{Type: RC, OutOfOrder: unordered, State: s})
+			_, err := CheckSend(&SendWR{Op: OpWrite}, &SendRules{Type: RC, OutOfOrder: unordered, State: s})
 			want := s >= StateRTS
 			if unordered {
 				want = s == StateRTS || s == StateErr
@@ -37,7 +37,7 @@ func TestSendLength(t *testing.T) {
 		{"out of order", SendRules{OutOfOrder: true, State: StateRTS}, SendWR{Op: OpRead, SGL: []SGE{{Len: 9}}}, 9},
 		{"out of order, nothing", SendRules{OutOfOrder: true, State: StateRTS}, SendWR{Op: OpWriteNotify}, 0},
 	} {
-		if n, err := CheckSend(&c.wr, c.r); n != c.want || err != nil {
+		if n, err := CheckSend(&c.wr, &c.r); n != c.want || err != nil {
 			t.Errorf("%s: %d bytes, %v", c.name, n, err)
 		}
 	}

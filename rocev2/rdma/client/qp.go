@@ -258,7 +258,7 @@ func (q *QP) PostSend(wr *verbs.SendWR) error {
 	}
 	rules := q.rules
 	rules.State = q.state()
-	if _, err := verbs.CheckSend(wr, rules); err != nil {
+	if _, err := verbs.CheckSend(wr, &rules); err != nil {
 		return err
 	}
 	handle := uint32(0)
