@@ -28,9 +28,12 @@ type verbsDevice struct {
 	onBus   bool   // sysfs has a directory for the device of a bus that the interface belongs to
 }
 
+// devicePrefix begins the names of devices.
+const devicePrefix = "softroce_"
+
 // name returns the name of the device, as the library makes it.
 func (d *verbsDevice) name() string {
-	return "softroce_" + strings.Map(func(r rune) rune {
+	return devicePrefix + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
 			return r
 		}

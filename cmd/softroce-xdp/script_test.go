@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 
 func TestNetScripts(t *testing.T) {
 	require.Root(t)
-	require.Command(t, "nsenter", "unshare", "setpriv", "ip", "bpftool", "mount", "clang-19", "gcc")
+	require.Command(t, "nsenter", "unshare", "setpriv", "ip", "bpftool", "mount", "clang-19", "gcc", "python3")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/net", Cmds: commands, Setup: script.BuildHosts, UpdateScripts: os.Getenv("UPDATE") != "", RequireExplicitExec: true,
 	})

@@ -115,11 +115,20 @@ func ldconfig(args ...string) (string, error) {
 	return string(out), err
 }
 
-// realDevices returns the paths of RDMA devices that this machine has.
+// realDevices returns the paths of RDMA devices that this machine has, without those that run has made.
 func realDevices() (found []string) {
-	for _, pattern := range []string{classDir + "/*", nodeDir + "/uverbs*"} {
-		paths, _ := filepath.Glob(pattern)
-		found = append(found, paths...)
+	classes, _ := filepath.Glob(classDir + "/*")
+	for _, path := range classes {
+		if !strings.HasPrefix(filepath.Base(path), devicePrefix) {
+			found = append(found, path)
+		}
+	}
+	nodes, _ := filepath.Glob(nodeDir + "/uverbs*")
+	for _, path := range nodes {
+		var st, null unix.Stat_t
+		if unix.Stat(path, &st) != nil || unix.Stat("/dev/null", &null) != nil || st.Rdev != null.Rdev {
+			found = append(found, path)
+		}
 	}
 	return found
 }
