@@ -20,15 +20,17 @@ import (
 
 // faultCounters are counters of the data plane (docs/run/operations.md) that no event of a soak explains: nobody sends
 // wrong packets, nothing damages them, and tables are large enough. rx_echo_absurd is not among them: it was seen once
-// after a detach and an attach, and its cause is not traced.
+// after a detach and an attach. As a peer echoes no stamp older than a second, that RTT was most likely below zero; why is not
+// traced.
 var faultCounters = []string{
 	"rx_truncated", "rx_bad_length", "rx_option_checksum", "rx_option_version", "rx_strip_failed",
 	"control_bad_icrc", "control_malformed", grantsWithoutCredit, lateHelloAck,
 	"tx_udp_checksum", "tx_stamp_failed", "tx_gso", "tx_malformed", "tx_table_full", "active_lost",
 }
 
-// grantsWithoutCredit counts grants to a host without pre-credit. Peers that have it may send grants to a host where an
-// event has just turned it off; the packets were not traced. Where it was never on, none arrive.
+// grantsWithoutCredit counts grants to a host without pre-credit. An event that turns it off ends the engine, and peers
+// send grants until they have the capabilities of the next engine: while the agent is replaced, for about a second. Where
+// it was never on, none arrive.
 const grantsWithoutCredit = "control_unknown"
 
 // lateHelloAck counts HELLO_ACKs with another nonce than that of this attachment. A host that was detached and attached
