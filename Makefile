@@ -35,6 +35,16 @@ all: build man ## what `make install` installs
 build: ## bin/softroce-xdp, -pool, -card and -sim
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(PROGRAMS))
 
+# Programs of verbs load the library from here (LD_LIBRARY_PATH).
+VERBS       ?= bin/verbs
+VERBS_FLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread
+.PHONY: verbs
+verbs: ## bin/verbs/libibverbs.so.1, for programs of C (gcc, libibverbs-dev)
+	mkdir -p $(VERBS)
+	$(CC) $(VERBS_FLAGS) -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script=rocev2/clib/src/versions.map -Wl,-z,defs \
+		-o $(VERBS)/libibverbs.so.1 rocev2/clib/src/*.c
+	ln -sf libibverbs.so.1 $(VERBS)/libibverbs.so
+
 .PHONY: generate
 generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, and the lists in docs/
 	$(GO) generate ./bpf/... ./testenv/bench/xdpbench
