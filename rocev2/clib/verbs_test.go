@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +27,8 @@ import (
 //
 //	pair PROGRAM ARGS   runs PROGRAM ARGS on b as the server, and PROGRAM ARGS 10.53.0.2 on a when the server listens; both
 //	                    must exit with status 0. stdout and stderr are those of the client; the files server.out and
-//	                    server.err have those of the server. With ! at least one of the two must fail
+//	                    server.err have those of the server. With ! at least one of the two must fail.
+//	                    GID4 and GID6 in ARGS stand for the GID index of an address of IPv4 and IPv6
 func TestPrograms(t *testing.T) {
 	require.Root(t)
 	require.Command(t, "make", "gcc", "nsenter", "setpriv", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ib_write_bw")
@@ -99,10 +102,33 @@ type program struct {
 }
 
 func onHost(ctx context.Context, ts *testscript.TestScript, host string, args ...string) program {
+	for i, a := range args {
+		if gid, ok := gids[a]; ok {
+			args = slices.Clone(args)
+			args[i] = indexOf(ctx, ts, host, gid)
+		}
+	}
 	p := program{exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + ts.Getenv(host)}, args...)...), &bytes.Buffer{}, &bytes.Buffer{}}
 	p.cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"), "SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	return p
+}
+
+// gids are the GIDs as ibv_devinfo prints them, by the words of scripts that stand for their indexes.
+var gids = map[string]*regexp.Regexp{
+	"GID4": regexp.MustCompile(`GID\[ *(\d+)\]:\t+::ffff:10\.`),
+	"GID6": regexp.MustCompile(`GID\[ *(\d+)\]:\t+f[de][0-9a-f]*:`),
+}
+
+// indexOf is the index of the first GID of a host that matches.
+func indexOf(ctx context.Context, ts *testscript.TestScript, host string, gid *regexp.Regexp) string {
+	p := onHost(ctx, ts, host, "ibv_devinfo", "-v")
+	ts.Check(p.cmd.Run())
+	found := gid.FindSubmatch(p.out.Bytes())
+	if found == nil {
+		ts.Fatalf("no GID matches %s:\n%s", gid, p.out)
+	}
+	return string(found[1])
 }
 
 // listens waits until a process is in a network namespace and listens at a TCP port there, where nothing else does.

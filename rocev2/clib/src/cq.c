@@ -2,11 +2,14 @@
 /* Completion queues. */
 #define _GNU_SOURCE
 #include <endian.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "softroce.h"
+
+#define POLLS_BEFORE_YIELD 64 /* a few microseconds */
 
 static void link_cq(struct context *c, struct cq *cq)
 {
@@ -199,6 +202,16 @@ static void wc_of(const uint8_t *cqe, struct ibv_wc *wc)
 	wc->wc_flags = wc_flags(cqe);
 }
 
+/*
+ * should_yield counts polls that found nothing. A program that polls in a loop may have the processor that the engine,
+ * or the program of the other end, needs for the next completion, so it yields now and then. The caller has the lock.
+ */
+bool should_yield(struct cq *cq, bool found)
+{
+	cq->empty_polls = found ? 0 : cq->empty_polls + 1;
+	return !found && cq->empty_polls % POLLS_BEFORE_YIELD == 0;
+}
+
 /* poll_cq returns completions. After the end of the device, -1 when none is left. */
 int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 {
@@ -213,11 +226,14 @@ int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 		wc_of(cqe, &wc[found++]);
 	if (found > 0)
 		show(&cq->ring);
+	bool yield = should_yield(cq, found > 0);
 	pthread_mutex_unlock(&cq->lock);
 	if (found == 0 && n > 0 && state != ALIVE) {
 		errno = EIO;
 		return -1;
 	}
+	if (yield)
+		sched_yield();
 	return found;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Completion queues whose completions are read field by field (ibv_create_cq_ex). */
 #define _GNU_SOURCE
-#include <stdlib.h>
+#include <sched.h>
 
 #include "softroce.h"
 
@@ -27,8 +27,11 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	pthread_mutex_lock(&of(ex)->lock);
 	int error = read_next(ex);
+	bool yield = should_yield(of(ex), error == 0);
 	if (error != 0)
 		pthread_mutex_unlock(&of(ex)->lock); /* the program does not call end_poll then */
+	if (yield)
+		sched_yield();
 	return error;
 }
 

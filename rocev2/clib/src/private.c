@@ -10,21 +10,18 @@
 #define _GNU_SOURCE
 #include "softroce.h"
 
-#define ALSO(name, version) \
-	extern __typeof__(name) name##_##version __attribute__((alias(#name), visibility("default"))); \
-	__asm__(".symver " #name "_" #version "," #name "@IBVERBS_PRIVATE_" #version);
-#define VERSIONS(name) ALSO(name, 57) ALSO(name, 59) ALSO(name, 64) ALSO(name, 65)
+#define VERSION(name, version, at) \
+	extern __typeof__(stub_##name) name##_##version __attribute__((alias("stub_" #name), visibility("default"))); \
+	__asm__(".symver " #name "_" #version "," #name at "IBVERBS_PRIVATE_" #version);
+#define VERSIONS(name) VERSION(name, 34, "@@") VERSION(name, 57, "@") VERSION(name, 59, "@") VERSION(name, 64, "@") VERSION(name, 65, "@")
 #define STUB(name) \
-	EXPORT int name(void); \
-	EXPORT int name(void) { return unsupported(#name); } \
+	__attribute__((used)) static int stub_##name(void) { return unsupported(#name); } \
 	VERSIONS(name)
 #define STUB_POINTER(name) \
-	EXPORT void *name(void); \
-	EXPORT void *name(void) { return fail(unsupported(#name)); } \
+	__attribute__((used)) static void *stub_##name(void) { return fail(unsupported(#name)); } \
 	VERSIONS(name)
 #define STUB_SILENT(name) \
-	EXPORT void name(void); \
-	EXPORT void name(void) {} \
+	__attribute__((used)) static void stub_##name(void) {} \
 	VERSIONS(name)
 #define REGISTER(version) \
 	EXPORT void verbs_register_driver_##version(const void *driver); \

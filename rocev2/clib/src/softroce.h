@@ -111,6 +111,7 @@ struct cq {
 	pthread_mutex_t lock; /* the ring */
 	struct mapping map;
 	struct ring ring;
+	unsigned empty_polls; /* since the last completion */
 	uint8_t cqe[SOFTROCE_CQE_BYTES]; /* the completion that ibv_start_poll and ibv_next_poll have read */
 
 	/* Under the lock of the context. */
@@ -244,6 +245,7 @@ enum ibv_wc_status wc_status(const uint8_t *cqe);
 enum ibv_wc_opcode wc_opcode(const uint8_t *cqe);
 unsigned int wc_flags(const uint8_t *cqe);
 __be32 wc_imm(const uint8_t *cqe);
+bool should_yield(struct cq *cq, bool found);
 int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *a);
