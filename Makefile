@@ -249,6 +249,7 @@ man: build ## out/man, from the text of the commands
 	done
 
 COMPLETIONS := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+LIBDIR      := $(DESTDIR)$(PREFIX)/lib/softroce-xdp
 UNITS       := $(DESTDIR)$(PREFIX)/lib/systemd/system
 
 # Removes the man pages, also those of commands that older versions had.
@@ -266,6 +267,9 @@ install: ## binaries, man pages, systemd unit, shell completion; `make` builds t
 	install -m 755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/sbin
 	install -m 644 out/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	sed 's|@PREFIX@|$(PREFIX)|' packaging/softroce-xdp@.service.in > $(UNITS)/softroce-xdp@.service
+	if [ -f $(VERBS)/libibverbs.so.1 ]; then \
+		install -d $(LIBDIR) && install -m 755 $(VERBS)/libibverbs.so.1 $(LIBDIR) && ln -sf libibverbs.so.1 $(LIBDIR)/libibverbs.so; \
+	fi
 	for p in $(PROGRAMS); do bin/$$p completion bash > $(COMPLETIONS)/$$p || exit 1; done
 
 # The configuration stays. What is attached would have no program to detach it: it is refused, unless files of another
@@ -281,6 +285,8 @@ uninstall: ## removes what install has installed, and no configuration
 		exit 1; \
 	fi
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/sbin/,$(PROGRAMS)) $(addprefix $(COMPLETIONS)/,$(PROGRAMS)) $(UNITS)/softroce-xdp@.service
+	rm -f $(LIBDIR)/libibverbs.so.1 $(LIBDIR)/libibverbs.so
+	[ ! -d $(LIBDIR) ] || rmdir --ignore-fail-on-non-empty $(LIBDIR)
 	$(RM_MAN)
 	[ ! -d $(DESTDIR)/etc/softroce-xdp ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/softroce-xdp
 

@@ -12,6 +12,7 @@
 
 #include "softroce.h"
 
+#define RUN_DIR "/run/softroce-xdp" /* default directory of the sockets */
 #define SUFFIX ".sock"
 
 /* lock has the lists of this file. */
@@ -22,7 +23,7 @@ static struct context *contexts;
 static const char *run_dir(void)
 {
 	const char *d = getenv("SOFTROCE_RUN_DIR");
-	return d != NULL && *d != 0 ? d : SOFTROCE_RUN_DIR;
+	return d != NULL && *d != 0 ? d : RUN_DIR;
 }
 
 /* decode is the interface of a socket's name: %25 is %, %2E is a dot. It returns false if the name is no socket's. */

@@ -174,8 +174,6 @@ void on_event(struct context *c, const struct softroce_event *m)
 		while (s != NULL && s->ibv.handle != m->object)
 			s = s->next;
 		e.element.srq = s != NULL ? &s->ibv : NULL;
-		if (s != NULL)
-			s->attr.srq_limit = 0; /* one event for each limit that is set */
 		known = known && s != NULL;
 	} else if (m->type == SOFTROCE_EVENT_CQ_ERROR) {
 		struct cq *q = c->cqs;

@@ -102,12 +102,10 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 		return fail(EINVAL);
 	if (length == 0 || length > INT64_MAX || start > UINT64_MAX - length)
 		return fail(EINVAL);
-	if ((access & IBV_ACCESS_ZERO_BASED) == 0 && iova != start)
-		return fail(unsupported("ibv_reg_mr_iova with another address than that of the memory"));
 	int error = populate(start, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
 	if (error == 0)
 		error = pass_memory(c);
-	struct softroce_reg_memory m = {.pd = pd->handle, .access = access, .addr = start, .length = length};
+	struct softroce_reg_memory m = {.pd = pd->handle, .access = access, .addr = start, .length = length, .va = iova};
 	struct softroce_reg_reply r;
 	if (error == 0)
 		error = call(c, (struct message){.type = SOFTROCE_MSG_REG_MEMORY, BODY(m)}, (struct answer){BODY(r)});
@@ -126,7 +124,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	return reg_mr(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
+	return reg_mr(pd, addr, length, (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : (uintptr_t)addr, (unsigned int)access);
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)

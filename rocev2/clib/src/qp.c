@@ -52,7 +52,7 @@ static int request_of(struct context *c, struct ibv_pd *pd, const struct ibv_qp_
 		return unsupported("ibv_create_qp of a type other than RC, UC and UD");
 	if (pd == NULL || a->send_cq == NULL || a->recv_cq == NULL || (a->srq != NULL && a->qp_type == IBV_QPT_UC))
 		return EINVAL;
-	if (cap->max_send_wr > l->wr || cap->max_send_sge > l->sge || cap->max_inline_data > l->inline_data)
+	if (cap->max_send_wr > l->wr || cap->max_send_sge > l->sge || cap->max_inline_data > l->max_inline)
 		return EINVAL;
 	if (a->srq == NULL && (cap->max_recv_wr > l->wr || cap->max_recv_sge > l->sge))
 		return EINVAL;
@@ -276,6 +276,7 @@ EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *a, int mask, str
 		.dest_qp_num = r.dest_qpn, .qp_access_flags = r.access, .cap = q->cap, .max_rd_atomic = r.max_rd_atomic,
 		.max_dest_rd_atomic = r.max_dest_rd_atomic, .min_rnr_timer = r.min_rnr_timer, .port_num = q->port, .timeout = r.timeout,
 		.retry_cnt = r.retry_cnt, .rnr_retry = r.rnr_retry,
+		.sq_draining = r.draining != 0,
 	};
 	a->cur_qp_state = a->qp_state;
 	if (q->service != SOFTROCE_QPT_UD && a->qp_state != IBV_QPS_RESET && a->qp_state != IBV_QPS_INIT) {

@@ -11,11 +11,10 @@
 #define MTU_OVERHEAD 80      /* bytes of a packet of IP that are not payload (rocev2.PMTUOverhead) */
 #define DEFAULT_PKEY 0xffff  /* the only entry of the P_Key table */
 #define GID_TYPE_ROCE_V2 1   /* as the kernel numbers the types of its GID tables in sysfs */
+#define NO_VENDOR 0xffffff   /* rxe has the same; programs expect a number */
 #define MAX_MESSAGE 0x80000000u
 #define PORT_PHYS_LINK_UP 5
 #define PORT_PHYS_DISABLED 3
-#define WIDTH_4X 2
-#define SPEED_25G 32 /* of a lane */
 
 /* fetch_port requests the state of the port, and keeps the GIDs until the agent announces a change. */
 static int fetch_port(struct context *c, struct softroce_port_reply *p)
@@ -63,21 +62,34 @@ int find_gid(struct context *c, const uint8_t gid[16])
 	return -1;
 }
 
-/* guid_of makes a GUID from the first address: of a link-local one its interface identifier (RFC 4291, 2.5.1). */
+/* guid_of is the EUI-64 of the Ethernet address (RFC 4291, appendix A), 0 without one. */
 __be64 guid_of(struct context *c)
 {
 	struct softroce_port_reply p;
-	uint64_t guid = 0;
-	if (gids(c, &p) != 0)
+	static const uint8_t none[6];
+	uint64_t guid;
+	if (gids(c, &p) != 0 || memcmp(p.mac, none, sizeof none) == 0)
 		return 0;
-	for (uint32_t i = 0; i < p.count; i++) {
-		bool local = p.gids[i][0] == 0xfe && p.gids[i][1] == 0x80;
-		if (local || (guid == 0 && !is_zero(p.gids[i])))
-			memcpy(&guid, p.gids[i] + 8, sizeof guid);
-		if (local)
-			break;
-	}
+	const uint8_t *m = p.mac, b[8] = {m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
+	memcpy(&guid, b, sizeof guid);
 	return guid;
+}
+
+/* set_speed sets width and speed of the link, as the kernel does for RoCE (the numbers are those of IBTA 14.2.5.6). */
+static void set_speed(uint32_t mbps, struct ibv_port_attr *a)
+{
+	static const struct {
+		uint32_t mbps;
+		uint8_t width, speed; /* 1: 1X, 2: 4X, 16: 2X; 1: SDR, 2: DDR, 8: FDR10, 32: EDR, 64: HDR, 128: NDR */
+	} links[] = {
+		{1000, 1, 1}, {10000, 1, 8}, {20000, 2, 2}, {25000, 1, 32}, {40000, 2, 8}, {50000, 16, 32}, {100000, 2, 32}, {200000, 2, 64},
+		{UINT32_MAX, 2, 128},
+	};
+	size_t i = 0;
+	while (mbps > links[i].mbps)
+		i++;
+	a->active_width = links[i].width;
+	a->active_speed = links[i].speed;
 }
 
 static enum ibv_mtu mtu_code(uint32_t mtu)
@@ -104,11 +116,10 @@ int port_of(struct context *c, struct ibv_port_attr *a)
 		.max_msg_sz = MAX_MESSAGE,
 		.pkey_tbl_len = 1,
 		.max_vl_num = 1,
-		.active_width = WIDTH_4X,
-		.active_speed = SPEED_25G,
 		.phys_state = p.active != 0 ? PORT_PHYS_LINK_UP : PORT_PHYS_DISABLED,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 	};
+	set_speed(p.mbps, a);
 	return 0;
 }
 
@@ -137,25 +148,26 @@ static void device_of(struct context *c, struct ibv_device_attr *a)
 	*a = (struct ibv_device_attr){
 		.fw_ver = "softroce",
 		.node_guid = guid_of(c),
-		.max_mr_size = UINT64_MAX >> 1,
+		.max_mr_size = l->region_bytes,
 		.page_size_cap = 0xfffff000,
-		.max_qp = 1024,
+		.vendor_id = NO_VENDOR,
+		.max_qp = (int)l->qps,
 		.max_qp_wr = (int)l->wr,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_PORT_ACTIVE_EVENT |
 				    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_sge = (int)l->sge,
 		.max_sge_rd = (int)l->sge,
-		.max_cq = 1024,
+		.max_cq = (int)l->cqs,
 		.max_cqe = (int)l->cq,
-		.max_mr = 4096,
-		.max_pd = 4096,
+		.max_mr = (int)l->mrs,
+		.max_pd = SOFTROCE_MAX_OBJECTS,
 		.max_qp_rd_atom = (int)l->max_rd_atomic,
-		.max_res_rd_atom = (int)l->max_rd_atomic * 1024,
+		.max_res_rd_atom = (int)(l->max_rd_atomic * l->qps),
 		.max_qp_init_rd_atom = (int)l->max_rd_atomic,
 		.atomic_cap = IBV_ATOMIC_HCA,
-		.max_mw = 4096,
-		.max_ah = 4096,
-		.max_srq = 256,
+		.max_mw = (int)l->mws,
+		.max_ah = (int)l->ahs,
+		.max_srq = (int)l->srqs,
 		.max_srq_wr = (int)l->wr,
 		.max_srq_sge = (int)l->sge,
 		.max_pkeys = 1,
@@ -248,10 +260,12 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_
 	int error = gids(c, &p);
 	if (error != 0)
 		return -error;
-	for (uint32_t i = 0; i < p.count && n < max; i++) {
+	for (uint32_t i = 0; i < p.count; i++) {
 		struct ibv_gid_entry e;
 		if (is_zero(p.gids[i]))
 			continue;
+		if (n == max)
+			return -EINVAL;
 		entry_of(c, &p, i, &e);
 		copy_entry((char *)entries + n++ * bytes, &e, bytes);
 	}

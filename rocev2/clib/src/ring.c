@@ -51,7 +51,7 @@ void ring_doorbell(const struct doorbell *d, const uint8_t *status_page, struct 
 		set_bit(d->at + SOFTROCE_DOORBELL_RINGS_AT + queue / 64 * 8, queue % 64);
 		set_bit(d->at + SOFTROCE_DOORBELL_GROUPS_AT, queue / 64);
 	}
-	const uint32_t *asleep = (const uint32_t *)(const void *)(status_page + SOFTROCE_STATUS_PAGE_ASLEEP_AT);
+	const uint64_t *asleep = (const uint64_t *)(const void *)(status_page + SOFTROCE_STATUS_PAGE_ASLEEP_AT);
 	if (__atomic_load_n(asleep, __ATOMIC_SEQ_CST) != 0) {
 		uint64_t one = 1;
 		if (write(d->wake, &one, sizeof one) < 0)

@@ -55,30 +55,25 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
 
 EXPORT int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *a, int mask)
 {
-	struct srq *s = to_srq(ibv);
-	struct context *c = to_context(ibv->context);
 	struct softroce_srq_limit m = {.handle = ibv->handle, .limit = (int32_t)a->srq_limit};
 	if ((mask & IBV_SRQ_MAX_WR) != 0)
 		return unsupported("ibv_modify_srq with another number of work requests");
-	if ((mask & ~IBV_SRQ_LIMIT) != 0 || a->srq_limit > s->attr.max_wr)
+	if ((mask & ~IBV_SRQ_LIMIT) != 0 || a->srq_limit > to_srq(ibv)->attr.max_wr)
 		return EINVAL;
 	if (mask == 0)
 		return 0;
-	int error = call(c, (struct message){.type = SOFTROCE_MSG_SET_SRQ_LIMIT, BODY(m)}, (struct answer){0});
-	if (error == 0) {
-		pthread_mutex_lock(&c->lock);
-		s->attr.srq_limit = a->srq_limit;
-		pthread_mutex_unlock(&c->lock);
-	}
-	return error;
+	return call(to_context(ibv->context), (struct message){.type = SOFTROCE_MSG_SET_SRQ_LIMIT, BODY(m)}, (struct answer){0});
 }
 
 EXPORT int ibv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *a)
 {
-	struct context *c = to_context(ibv->context);
-	pthread_mutex_lock(&c->lock);
+	struct softroce_handle m = {ibv->handle};
+	struct softroce_srq_limit r;
+	int error = call(to_context(ibv->context), (struct message){.type = SOFTROCE_MSG_QUERY_SRQ, BODY(m)}, (struct answer){BODY(r)});
+	if (error != 0)
+		return error;
 	*a = to_srq(ibv)->attr;
-	pthread_mutex_unlock(&c->lock);
+	a->srq_limit = r.limit > 0 ? (uint32_t)r.limit : 0;
 	return 0;
 }
 
