@@ -36,9 +36,10 @@ build: ## bin/softroce-xdp, -pool, -card and -sim
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(PROGRAMS))
 
 .PHONY: generate
-generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, and the lists in docs/
+generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, the device's messages in C, and the lists in docs/
 	$(GO) generate ./bpf/... ./testenv/bench/xdpbench
 	$(GO) generate ./hwoffload/...
+	UPDATE=1 $(GO) test -count=1 ./rocev2/clib -run '^TestHeader$$'
 	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp ./cmd/softroce-pool -run Docs
 
 .PHONY: check-generate
