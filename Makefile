@@ -46,9 +46,10 @@ verbs: ## bin/verbs/libibverbs.so.1, for programs of C (gcc, libibverbs-dev)
 	ln -sf libibverbs.so.1 $(VERBS)/libibverbs.so
 
 .PHONY: generate
-generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, and the lists in docs/
+generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, the device's messages in C, and the lists in docs/
 	$(GO) generate ./bpf/... ./testenv/bench/xdpbench
 	$(GO) generate ./hwoffload/...
+	UPDATE=1 $(GO) test -count=1 ./rocev2/clib -run '^TestHeader$$'
 	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp ./cmd/softroce-pool -run Docs
 
 .PHONY: check-generate

@@ -136,6 +136,15 @@ func (c *session) setLimit(m *proto.SRQLimit) error {
 	return q.srq.SetLimit(int(m.Limit))
 }
 
+func (c *session) querySRQ(m *proto.Handle) (*proto.SRQLimit, error) {
+	q, err := get[*sharedQueue](c, m.Handle)
+	if err != nil {
+		return nil, err
+	}
+	n, err := q.srq.Limit()
+	return &proto.SRQLimit{Handle: m.Handle, Limit: int32(n)}, err
+}
+
 // initOf checks the numbers of a queue pair, and finds the objects that it uses.
 func (c *session) initOf(m *proto.CreateQP) (pd *domain, init verbs.QPInit, err error) {
 	if pd, err = get[*domain](c, m.PD); err != nil {

@@ -140,12 +140,6 @@ type completionQueue struct {
 	cost   []limits.Use
 }
 
-// What a process writes to ring.Armed.
-const (
-	armedSolicited = 1
-	armedAny       = 2
-)
-
 // Put implements nic.CQSink. A damaged index is an overrun.
 func (q *completionQueue) Put(w verbs.Completion) bool {
 	if q.ended {
@@ -178,7 +172,7 @@ func (q *completionQueue) Publish(alert bool) {
 	q.owners = q.owners[:0]
 	q.out.Publish()
 	armed := q.out.Armed()
-	if a := armed.Load(); a == armedAny || a == armedSolicited && alert {
+	if a := armed.Load(); a == ring.ArmedAny || a == ring.ArmedSolicited && alert {
 		armed.Store(0)
 		q.out.State().Add(1)
 		q.r.notify()

@@ -32,7 +32,7 @@ func OpenDoorbell(b []byte) (Doorbell, error) {
 	if err := checkAligned(b); err != nil {
 		return Doorbell{}, err
 	}
-	return Doorbell{groups: word64(b, 0), rings: b[line:DoorbellBytes]}, nil
+	return Doorbell{groups: word64(b, DoorbellGroupsAt), rings: b[DoorbellRingsAt:DoorbellBytes]}, nil
 }
 
 func (b Doorbell) group(g int) *atomic.Uint64 { return word64(b.rings, 8*g) }
@@ -87,7 +87,7 @@ func OpenStatusPage(b []byte) (StatusPage, error) {
 	if err := checkAligned(b); err != nil {
 		return StatusPage{}, err
 	}
-	return StatusPage{word32(b, 0), word32(b, line)}, nil
+	return StatusPage{word32(b, StatusPageAsleepAt), word32(b, StatusPageEndedAt)}, nil
 }
 
 // Asleep is the word that is 1 while the server sleeps, or is about to: a client that has rung the

@@ -129,17 +129,11 @@ func (c *CQ) ready() bool {
 	return c.fresh()
 }
 
-// What a process writes to ring.Armed.
-const (
-	armedSolicited = 1
-	armedAny       = 2
-)
-
 // RequestNotify implements verbs.CQ.
 func (c *CQ) RequestNotify(solicitedOnly bool) {
-	want := uint32(armedAny)
+	want := uint32(ring.ArmedAny)
 	if solicitedOnly {
-		want = armedSolicited
+		want = ring.ArmedSolicited
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
