@@ -15,6 +15,8 @@ import (
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -155,6 +157,9 @@ func answer(c *net.UnixConn, file int, change func(proto.Header, *reply)) {
 			return
 		}
 		r := correct(h.Type, file)
+		if h.Type == proto.TModifyQP { // the state of the send ring
+			_, _ = unix.Pwrite(file, []byte{byte(verbs.StateInit)}, sendRing+ring.StateAt)
+		}
 		change(h, &r)
 		if r.close || unix.Ftruncate(file, r.fileBytes) != nil {
 			return
@@ -165,13 +170,16 @@ func answer(c *net.UnixConn, file int, change func(proto.Header, *reply)) {
 	}
 }
 
+// sendRing is where the send ring of a queue pair is in the file.
+const sendRing = 1 << 20
+
 // correct is the reply of a correct agent to a message of ibv_rc_pingpong.
 func correct(t proto.Type, file int) reply {
 	_, body, _ := proto.Bodies(t)
 	r := reply{body: body, fileBytes: 1 << 24}
 	switch m := body.(type) {
 	case *proto.HelloReply:
-		*m = proto.HelloReply{Version: proto.Version, CQ: 1 << 22, WR: 1 << 15, SGE: 32, Inline: 1024, MaxRdAtomic: 128}
+		*m = proto.HelloReply{Version: proto.Version, CQ: 1 << 22, WR: 1 << 15, SGE: 32, MaxInline: 1024, MaxRdAtomic: 128, QPs: 1, RegionBytes: 1 << 30}
 		r.fds = []int{file, file, file, file}
 	case *proto.PortReply:
 		*m = proto.PortReply{Active: 1, MTU: 1500, Count: 1}
@@ -184,7 +192,7 @@ func correct(t proto.Type, file int) reply {
 		*m = proto.CreateCQReply{Handle: 5, Ring: proto.Shape{Entries: 512, EntryBytes: 32}}
 		r.fds = []int{file}
 	case *proto.CreateQPReply:
-		*m = proto.CreateQPReply{Handle: 6, QPN: 7, Send: proto.Shape{Entries: 1, EntryBytes: 80}, Recv: proto.Shape{Entries: 512, EntryBytes: 32}, Offset: 1 << 20}
+		*m = proto.CreateQPReply{Handle: 6, QPN: 7, Send: proto.Shape{Entries: 1, EntryBytes: 80}, Recv: proto.Shape{Entries: 512, EntryBytes: 32}, Offset: sendRing}
 		r.fds = []int{file}
 	}
 	return r

@@ -95,20 +95,20 @@ func pair(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// program is a program that runs in the network namespace of a host.
-type program struct {
+// hostProgram is a program that runs in the network namespace of a host.
+type hostProgram struct {
 	cmd      *exec.Cmd
 	out, err *bytes.Buffer
 }
 
-func onHost(ctx context.Context, ts *testscript.TestScript, host string, args ...string) program {
+func onHost(ctx context.Context, ts *testscript.TestScript, host string, args ...string) hostProgram {
 	for i, a := range args {
 		if gid, ok := gids[a]; ok {
 			args = slices.Clone(args)
 			args[i] = indexOf(ctx, ts, host, gid)
 		}
 	}
-	p := program{exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + ts.Getenv(host)}, args...)...), &bytes.Buffer{}, &bytes.Buffer{}}
+	p := hostProgram{exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + ts.Getenv(host)}, args...)...), &bytes.Buffer{}, &bytes.Buffer{}}
 	p.cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"), "SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	return p

@@ -38,11 +38,7 @@ struct ring {
 /* shape_bytes is the memory of a ring, or 0 if the shape is not possible or its entries are shorter than least. */
 static inline size_t shape_bytes(struct softroce_shape s, uint32_t least)
 {
-	if (s.entries == 0 || s.entries > SOFTROCE_RING_MAX_ENTRIES || (s.entries & (s.entries - 1)) != 0)
-		return 0;
-	if (s.entry_bytes < least || s.entry_bytes > SOFTROCE_RING_MAX_ENTRY_BYTES || s.entry_bytes % 16 != 0)
-		return 0;
-	return SOFTROCE_RING_ENTRIES_AT + (((size_t)s.entries * s.entry_bytes + 63) & ~(size_t)63);
+	return softroce_shape_valid(s) && s.entry_bytes >= least ? softroce_ring_bytes(s) : 0;
 }
 
 static inline void ring_init(struct ring *r, uint8_t *at, struct softroce_shape s, uint32_t depth, uint32_t queue)
