@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of verbs for what those of Debian do not do: fork, threads that share a completion queue, events of a shared
- * receive queue, and an address handle from a completion. Usage: program fork|threads|events. All queue pairs are connected to
+ * receive queue, and an address handle from a completion. Usage: program fork|threads|events|unsupported. All queue pairs are connected to
  * themselves. It prints the first check that fails, and exits with status 1 then.
  */
 #include <errno.h>
@@ -205,6 +205,20 @@ static void forks(void)
 	CHECK(ibv_destroy_qp(qp) == 0);
 }
 
+/* Verbs that the library does not have return or set EOPNOTSUPP, exported functions and operations of a context alike. */
+static void unsupported(void)
+{
+	struct ibv_qp *qp = connected(IBV_QPT_UD, NULL);
+	union ibv_gid group = {.raw = {0xff}};
+	struct ibv_alloc_dm_attr dm = {.length = 4096};
+	for (int i = 0; i < 2; i++) {
+		CHECK(ibv_attach_mcast(qp, &group, 0) == EOPNOTSUPP);
+		errno = 0;
+		CHECK(ibv_alloc_dm(context, &dm) == NULL && errno == EOPNOTSUPP);
+	}
+	CHECK(ibv_destroy_qp(qp) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
@@ -213,9 +227,11 @@ int main(int argc, char **argv)
 		threads();
 	} else if (strcmp(argv[1], "events") == 0) {
 		events();
-	} else {
-		CHECK(strcmp(argv[1], "fork") == 0);
+	} else if (strcmp(argv[1], "fork") == 0) {
 		forks();
+	} else {
+		CHECK(strcmp(argv[1], "unsupported") == 0);
+		unsupported();
 	}
 	CHECK(ibv_dealloc_pd(pd) == EBUSY);
 	CHECK(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
