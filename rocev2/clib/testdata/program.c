@@ -16,14 +16,14 @@
 #define CHECK(condition) \
 	do { \
 		if (!(condition)) { \
-			printf("line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
+			dprintf(1, "line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
 			_exit(1); \
 		} \
 	} while (0)
 
 #define THREADS 8
 #define MESSAGES 200
-#define BYTES 64
+#define BYTES 5000 /* five packets */
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
