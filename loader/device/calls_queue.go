@@ -37,14 +37,14 @@ func (c *session) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 	if err := c.charge(cost...); err != nil {
 		return nil, nil, err
 	}
-	q := &completionQueue{r: c.rings, depth: int(m.Depth), cost: cost}
+	q := &completionQueue{r: c.rings, cost: cost}
 	memory, opened, err := c.ringFiles.open(s)
 	if err != nil {
 		c.account.Release(cost...)
 		return nil, nil, err
 	}
-	q.memory, q.out = memory, ring.NewProducer(opened[0], m.Depth)
-	if q.cq, err = c.s.dev.CreateCQTo(q.depth, q); err != nil {
+	q.memory, q.out = memory, ring.NewCompletions(opened[0], m.Depth).NewProducer()
+	if q.cq, err = c.s.dev.CreateCQTo(int(m.Depth), q); err != nil {
 		c.account.Release(cost...)
 		memory.close()
 		return nil, nil, err

@@ -197,7 +197,10 @@ func (e *engine) publishCompletions() {
 		alert := c.alert
 		c.updated, c.alert = false, false
 		if c.sink != nil {
-			c.sink.Publish(alert)
+			if !c.sink.Publish(alert) {
+				c.overrun = true
+				e.overrun(c)
+			}
 			continue
 		}
 		c.tail.Store(c.next)
