@@ -4,6 +4,7 @@ package device_test
 
 import (
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -153,30 +154,70 @@ func TestGarbageIndexes(t *testing.T) {
 	}
 }
 
+// post posts an entry of zeros if there is room, which is no operation: it completes with an error. Events of the
+// process are read.
+func (v *victim) post() {
+	v.t.Helper()
+	if posted := word(v.sendMem, 0); posted.Load()-v.send.Freed() < 16 {
+		posted.Add(1)
+	}
+	v.ring(v.qp.SendQueue)
+	if _, err := v.call(proto.TPort, nil, new(proto.PortReply)); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
 // An impossible index of a completion queue's consumer is an overrun of it.
 func TestGarbageConsumer(t *testing.T) {
+	for name, index := range map[string]uint32{"far away": 1 << 30, "ahead": 17, "back": 1<<32 - 1} {
+		t.Run(name, func(t *testing.T) {
+			_, dir := serve(t, device.Config{})
+			other := newBystander(t, dir)
+			v := dial(t, dir).hello().queuePair()
+			v.connect()
+			word(v.cqMem, 1).Store(index)
+			// More completions than the queue has entries make the server look at the index.
+			for posts := 0; !v.overrun; posts++ {
+				if posts > 1000 {
+					t.Fatal("1000 completions without an overrun in a queue of 16")
+				}
+				v.post()
+			}
+			other.works(t)
+		})
+	}
+}
+
+// A process writes anything to its completion ring while the server completes to it: indexes, requests for signals,
+// entries. Only its own completions are wrong.
+func TestGarbageCompletionRing(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	other := newBystander(t, dir)
 	v := dial(t, dir).hello().queuePair()
 	v.connect()
-	word(v.cqMem, 1).Store(1 << 30)
-	// Entries of zeros are no operation: each completes with an error. More of them than the queue has
-	// entries make the server look at the index.
-	posted := uint32(0)
-	for !v.overrun {
-		if posted-v.send.Freed() < 16 {
-			posted++
-			word(v.sendMem, 0).Store(posted)
+	var stop atomic.Bool
+	var storm sync.WaitGroup
+	defer storm.Wait()
+	defer stop.Store(true)
+	storm.Go(func() {
+		rng := rand.New(rand.NewPCG(3, 4))
+		for !stop.Load() {
+			at := rng.IntN(len(v.cqMem)/64) * 64 // the words are at the beginning of a cache line each
+			ring.Word(v.cqMem[at:], 0).Store(rng.Uint32() >> rng.IntN(32))
 		}
-		v.ring(v.qp.SendQueue)
-		if _, err := v.call(proto.TPort, nil, new(proto.PortReply)); err != nil {
-			t.Fatal(err)
-		}
-		if posted > 1000 {
-			t.Fatal("1000 completions without an overrun in a queue of 16")
-		}
+	})
+	for range 300 {
+		v.post()
 	}
 	other.works(t)
+	for _, x := range []struct {
+		t      proto.Type
+		handle uint32
+	}{{proto.TDestroyQP, v.qp.Handle}, {proto.TDestroyCQ, v.cq.Handle}} {
+		if _, err := v.call(x.t, &proto.Handle{Handle: x.handle}, nil); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Entries with random bytes end the queue pair or are refused; memory of others is out of reach.

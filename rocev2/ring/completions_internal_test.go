@@ -3,6 +3,8 @@
 package ring
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -58,6 +60,25 @@ func expect(t *testing.T, c *CompletionConsumer, ids ...uint64) {
 		t.Fatal("a completion that nobody has written")
 	}
 	c.Free()
+}
+
+// Each entry is taken by one thread, and none is left out.
+func TestTakenOnce(t *testing.T) {
+	const threads, each = 4, 200_000
+	r := &Completions{size: threads * each} // the consumer's index is not read
+	taken := make([]atomic.Bool, threads*each)
+	var all sync.WaitGroup
+	for range threads {
+		all.Go(func() {
+			for range each {
+				if first, n := r.take(1); n != 1 || taken[first].Swap(true) {
+					t.Errorf("%d entries at %d were taken, or it was taken twice", n, first)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // The consumer reads no completion behind an entry that is not written yet.

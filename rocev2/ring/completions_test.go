@@ -261,8 +261,8 @@ func TestConsumerIndex(t *testing.T) {
 			free = int(index - read)
 		}
 		for number := range depth + 1 {
-			if publish(written+number) != (number < free) {
-				t.Fatalf("%d completions fit, want %d", number, free)
+			if ok := publish(written + number); ok != (number < free) {
+				t.Fatalf("completion %d of %d that fit: %v", number+1, free, ok)
 			}
 		}
 	})
