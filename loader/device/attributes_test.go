@@ -23,12 +23,14 @@ func TestAttributes(t *testing.T) {
 	most.Process[limits.MRs], most.User[limits.MRs] = 50, 9
 	most.Process[limits.AHs], most.User[limits.AHs] = 1<<40, 1<<40
 	most.Process[limits.Bytes], most.User[limits.Bytes] = 1<<40, 1<<41
+	most.Process[limits.CQEntries], most.User[limits.CQEntries] = 1000, 2000
 	_, dir := serve(t, device.Config{Limits: &most, Rate: func() uint64 { return 25e9 }})
 	d := open(t, dir)
 	l := d.Limits()
-	if l.QPs != 7 || l.MRs != 9 || l.AHs != proto.MaxObjects || l.RegionBytes != 1<<40 || l.CQs != 1024 || l.SRQs != 256 || l.MWs != 4096 {
+	if l.QPs != 7 || l.MRs != 9 || l.AHs != proto.MaxObjects || l.RegionBytes != 1<<40 || l.CQs != 1024 || l.SRQs != 256 || l.MWs != 4096 || l.CQ != 512 {
 		t.Errorf("%+v", l)
 	}
+	testkit.Must1(d.CreateCQ(l.CQ))(t)
 	if p := testkit.Must1(d.Port())(t); p.RateBps != 25e9 || p.MAC != [6]byte{} {
 		t.Errorf("%+v", p)
 	}
@@ -107,14 +109,14 @@ func TestAnswerToDatagram(t *testing.T) {
 func TestAddressOfRegion(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	d := open(t, dir)
-	e := newEnd(t, d, 4096, verbs.QPInit{Type: verbs.RC})
-	connect(t, e, e)
 	const va = 0x10000
 	for name, memory := range map[string][]byte{"other memory": make([]byte, 4096), "arena": testkit.Must1(d.Alloc(4096))(t)} {
+		e, peer := newEnd(t, d, 4096, verbs.QPInit{Type: verbs.RC}), newEnd(t, d, 4096, verbs.QPInit{Type: verbs.RC})
+		connect(t, e, peer)
 		for _, at := range []uint64{va, 0} {
 			copy(memory[8:], name)
 			clear(e.buf)
-			m := testkit.Must1(e.pd.(*client.PD).RegMRAt(memory, at, allRights))(t)
+			m := testkit.Must1(peer.pd.(*client.PD).RegMRAt(memory, at, allRights))(t)
 			if m.VA() != at {
 				t.Errorf("%s: the address is %#x, not %#x", name, m.VA(), at)
 			}
@@ -127,15 +129,13 @@ func TestAddressOfRegion(t *testing.T) {
 			}
 			testkit.Must(t, m.Deregister())
 		}
-		if _, err := e.pd.(*client.PD).RegMRAt(memory, ^uint64(0)-7, allRights); !errors.Is(err, verbs.ErrRange) {
+		if _, err := peer.pd.(*client.PD).RegMRAt(memory, ^uint64(0)-7, allRights); !errors.Is(err, verbs.ErrRange) {
 			t.Errorf("%s beyond the last address: %v", name, err)
 		}
-		m := testkit.Must1(e.pd.(*client.PD).RegMRAt(memory, va, allRights))(t)
+		m := testkit.Must1(peer.pd.(*client.PD).RegMRAt(memory, va, allRights))(t)
 		testkit.Must(t, e.qp.PostSend(&verbs.SendWR{Op: verbs.OpRead, SGL: e.sgl(0, 16), RemoteAddr: va - 1, RKey: m.RKey()}))
 		if c := e.wait(t); c.Status != verbs.StatusRemoteAccess {
 			t.Errorf("%s, a byte before the region: %s", name, c.Status)
 		}
-		e = newEnd(t, d, 4096, verbs.QPInit{Type: verbs.RC})
-		connect(t, e, e)
 	}
 }

@@ -44,6 +44,8 @@ func (c *session) do(t proto.Type, req any, fds []int) (reply any, give []int, e
 		reply, err = c.distributionStats(req.(*proto.Handle))
 	case proto.TCreateCQ:
 		return c.createCQ(req.(*proto.CreateCQ))
+	case proto.TResizeCQ:
+		return c.resizeCQ(req.(*proto.ResizeCQ))
 	case proto.TCreateSRQ:
 		return c.createSRQ(req.(*proto.CreateSRQ))
 	case proto.TCreateQP:

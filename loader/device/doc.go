@@ -39,7 +39,8 @@
 //
 // The engine's thread takes work requests from the rings and writes completions to them (nic.Feeder,
 // nic.CQSink): between a process and its queue pair there is no other thread. Each process has a
-// goroutine for its control messages, and one for its events.
+// goroutine for its control messages, and one for its events. A completion ring needs no single writer
+// (ring.Completions); completionQueue has what one thread has of it.
 //
 // What the engine's thread uses of a process (rings; queue) is set before feeder.join, and changed in nic.Device.InLoop only
 // from then on. Memory is unmapped after that.

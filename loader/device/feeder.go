@@ -97,7 +97,7 @@ func (f *feeder) Waiting() bool {
 
 // Sleep implements nic.Feeder.
 func (f *feeder) Sleep() bool {
-	f.statusPage.Asleep().Store(1)
+	f.statusPage.Asleep().Store(ring.AllGroups)
 	return !f.Waiting()
 }
 

@@ -4,6 +4,7 @@ package device_test
 
 import (
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -25,6 +26,7 @@ type victim struct {
 	send, recv ring.Ring
 	sendMem    []byte
 	cqMem      []byte
+	completed  *ring.CompletionConsumer
 }
 
 func (r *raw) queuePair() *victim {
@@ -41,6 +43,11 @@ func (r *raw) queuePair() *victim {
 	var cq proto.CreateCQReply
 	fds := must(r.call(proto.TCreateCQ, &proto.CreateCQ{Depth: 16}, &cq))
 	v.cq.Handle, v.cqMem = cq.Handle, r.mappedAt(fds[0], cq.Offset, ring.Shape(cq.Ring).Bytes())
+	completions, err := ring.Open(v.cqMem, ring.Shape(cq.Ring))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	v.completed = ring.NewCompletionConsumer(completions)
 	m := &proto.CreateQP{
 		PD: v.pd.Handle, SendCQ: cq.Handle, RecvCQ: cq.Handle, MaxSend: 16, MaxRecv: 16, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64,
 		Type: uint8(verbs.RC),
@@ -48,7 +55,6 @@ func (r *raw) queuePair() *victim {
 	fds = must(r.call(proto.TCreateQP, m, &v.qp))
 	shape := ring.Shape(v.qp.Send)
 	v.sendMem = r.mappedAt(fds[0], v.qp.Offset, shape.Bytes()+ring.Shape(v.qp.Recv).Bytes())
-	var err error
 	if v.send, err = ring.Open(v.sendMem, shape); err != nil {
 		r.t.Fatal(err)
 	}
@@ -77,6 +83,15 @@ func (v *victim) ring(queue uint32) {
 }
 
 func (v *victim) state() verbs.State { return verbs.State(v.send.State().Load()) }
+
+// completion waits for the next completion.
+func (v *victim) completion() verbs.Completion {
+	v.t.Helper()
+	testkit.Eventually(v.t, "a completion is written", v.completed.Ready)
+	var entry [wqe.CqeBytes]byte
+	v.completed.Copy(entry[:])
+	return wqe.DecodeCompletion(entry[:])
+}
 
 // word is a word of a ring that the hostile process writes: 0 the producer's index, 1 the
 // consumer's.
@@ -139,30 +154,70 @@ func TestGarbageIndexes(t *testing.T) {
 	}
 }
 
+// post posts an entry of zeros if there is room, which is no operation: it completes with an error. Events of the
+// process are read.
+func (v *victim) post() {
+	v.t.Helper()
+	if posted := word(v.sendMem, 0); posted.Load()-v.send.Freed() < 16 {
+		posted.Add(1)
+	}
+	v.ring(v.qp.SendQueue)
+	if _, err := v.call(proto.TPort, nil, new(proto.PortReply)); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
 // An impossible index of a completion queue's consumer is an overrun of it.
 func TestGarbageConsumer(t *testing.T) {
+	for name, index := range map[string]uint32{"far away": 1 << 30, "ahead": 17, "back": 1<<32 - 1} {
+		t.Run(name, func(t *testing.T) {
+			_, dir := serve(t, device.Config{})
+			other := newBystander(t, dir)
+			v := dial(t, dir).hello().queuePair()
+			v.connect()
+			word(v.cqMem, 1).Store(index)
+			// More completions than the queue has entries make the server look at the index.
+			for posts := 0; !v.overrun; posts++ {
+				if posts > 1000 {
+					t.Fatal("1000 completions without an overrun in a queue of 16")
+				}
+				v.post()
+			}
+			other.works(t)
+		})
+	}
+}
+
+// A process writes anything to its completion ring while the server completes to it: indexes, requests for signals,
+// entries. Only its own completions are wrong.
+func TestGarbageCompletionRing(t *testing.T) {
 	_, dir := serve(t, device.Config{})
 	other := newBystander(t, dir)
 	v := dial(t, dir).hello().queuePair()
 	v.connect()
-	word(v.cqMem, 1).Store(1 << 30)
-	// Entries of zeros are no operation: each completes with an error. More of them than the queue has
-	// entries make the server look at the index.
-	posted := uint32(0)
-	for !v.overrun {
-		if posted-v.send.Freed() < 16 {
-			posted++
-			word(v.sendMem, 0).Store(posted)
+	var stop atomic.Bool
+	var storm sync.WaitGroup
+	defer storm.Wait()
+	defer stop.Store(true)
+	storm.Go(func() {
+		rng := rand.New(rand.NewPCG(3, 4))
+		for !stop.Load() {
+			at := rng.IntN(len(v.cqMem)/64) * 64 // the words are at the beginning of a cache line each
+			ring.Word(v.cqMem[at:], 0).Store(rng.Uint32() >> rng.IntN(32))
 		}
-		v.ring(v.qp.SendQueue)
-		if _, err := v.call(proto.TPort, nil, new(proto.PortReply)); err != nil {
-			t.Fatal(err)
-		}
-		if posted > 1000 {
-			t.Fatal("1000 completions without an overrun in a queue of 16")
-		}
+	})
+	for range 300 {
+		v.post()
 	}
 	other.works(t)
+	for _, x := range []struct {
+		t      proto.Type
+		handle uint32
+	}{{proto.TDestroyQP, v.qp.Handle}, {proto.TDestroyCQ, v.cq.Handle}} {
+		if _, err := v.call(x.t, &proto.Handle{Handle: x.handle}, nil); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Entries with random bytes end the queue pair or are refused; memory of others is out of reach.
@@ -223,8 +278,7 @@ func TestOverlongList(t *testing.T) {
 	w.SetCount(1000)
 	word(v.sendMem, 0).Store(1)
 	v.ring(v.qp.SendQueue)
-	testkit.Eventually(t, "a completion is written", func() bool { return word(v.cqMem, 0).Load() > 0 })
-	if c := wqe.DecodeCompletion(v.cqMem[256:]); c.Status != verbs.StatusLocalQPOperation {
+	if c := v.completion(); c.Status != verbs.StatusLocalQPOperation {
 		t.Errorf("%+v", c)
 	}
 }
@@ -235,9 +289,9 @@ func TestSleeps(t *testing.T) {
 	v := dial(t, dir).hello().queuePair()
 	v.connect()
 	for i := range uint32(3) {
-		testkit.Eventually(t, "the engine sleeps", func() bool { return v.page.Asleep().Load() == 1 })
+		testkit.Eventually(t, "the engine sleeps", func() bool { return v.page.Sleeps(v.qp.SendQueue) })
 		word(v.sendMem, 0).Store(i + 1) // no operation: it ends the queue pair, and the others are flushed
 		v.ring(v.qp.SendQueue)
-		testkit.Eventually(t, "a completion is written", func() bool { return word(v.cqMem, 0).Load() == i+1 })
+		v.completion()
 	}
 }

@@ -3,8 +3,6 @@
 package device
 
 import (
-	"encoding/binary"
-
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
 	"github.com/softroce/softroce-xdp/rocev2/ring"
@@ -132,49 +130,28 @@ type completionQueue struct {
 	r      *rings
 	cq     *nic.CQ
 	memory *ringMemory
-	out    *ring.Producer
-	depth  int
-	entry  [wqe.CqeBytes]byte
-	owners []uint64 // words that show entries which were not published
 	ended  bool
 	cost   []limits.Use
+
+	completions *ring.Completions // the ring
+	out         *ring.CompletionProducer
 }
 
-// Put implements nic.CQSink. A damaged index is an overrun.
-func (q *completionQueue) Put(w verbs.Completion) bool {
+// Put implements nic.CQSink.
+func (q *completionQueue) Put(w verbs.Completion) {
+	if !q.ended {
+		wqe.EncodeCompletion(q.out.Next(), &w)
+	}
+}
+
+// Publish implements nic.CQSink. A damaged index is an overrun.
+func (q *completionQueue) Publish(alert bool) bool {
 	if q.ended {
 		return true
 	}
-	entry, err := q.out.Next()
-	if err != nil || entry == nil {
-		return false
-	}
-	wqe.EncodeCompletion(q.entry[:], &w)
-	if q.out.Written()&q.out.Len() == 0 { // first pass, third, and so on
-		wqe.Cqe(q.entry[:]).SetOwner(true)
-	}
-	copy(entry, q.entry[:wqe.OwnerAt])
-	copy(entry[wqe.OwnerAt+8:], q.entry[wqe.OwnerAt+8:])
-	q.owners = append(q.owners, binary.NativeEndian.Uint64(q.entry[wqe.OwnerAt:]))
-	q.out.Advance()
-	return true
-}
-
-// Publish implements nic.CQSink.
-func (q *completionQueue) Publish(alert bool) {
-	if q.ended {
-		return
-	}
-	first := q.out.Written() - uint32(len(q.owners))
-	for i, word := range q.owners {
-		q.out.Word(first+uint32(i), wqe.OwnerAt).Store(word)
-	}
-	q.owners = q.owners[:0]
-	q.out.Publish()
-	armed := q.out.Armed()
-	if a := armed.Load(); a == ring.ArmedAny || a == ring.ArmedSolicited && alert {
-		armed.Store(0)
-		q.out.State().Add(1)
+	signal, ok := q.out.Publish(alert)
+	if signal {
 		q.r.notify()
 	}
+	return ok
 }

@@ -224,7 +224,7 @@ func TestRingsAgree(t *testing.T) {
 	p.c.WriteString(`	static unsigned char memory[4096], doorbell[SOFTROCE_DOORBELL_BYTES], page[SOFTROCE_STATUS_PAGE_BYTES];
 	struct softroce_shape shape = {8, 48};
 	uint64_t size = softroce_ring_bytes(shape), bit = 1ull << 6;
-	uint32_t one = 1, words[] = {3, 2, SOFTROCE_ARMED_ANY, 5, 1};
+	uint32_t words[] = {3, 2, SOFTROCE_ARMED_ANY, 5, 1};
 	size_t at[] = {SOFTROCE_RING_PRODUCER_AT, SOFTROCE_RING_CONSUMER_AT, SOFTROCE_RING_ARMED_AT, SOFTROCE_RING_STATE_AT, SOFTROCE_RING_WATCHED_AT};
 	for (int i = 0; i < 5; i++)
 		memcpy(memory + at[i], &words[i], 4);
@@ -232,7 +232,7 @@ func TestRingsAgree(t *testing.T) {
 	memcpy(doorbell + SOFTROCE_DOORBELL_RINGS_AT + 8 * 1, &bit, 8);
 	bit = 1ull << 1;
 	memcpy(doorbell + SOFTROCE_DOORBELL_GROUPS_AT, &bit, 8);
-	memcpy(page + SOFTROCE_STATUS_PAGE_ASLEEP_AT, &one, 4);
+	memcpy(page + SOFTROCE_STATUS_PAGE_ASLEEP_AT, &bit, 8);
 	unsigned char valid[] = {softroce_shape_valid(shape), softroce_shape_valid((struct softroce_shape){7, 48}),
 		softroce_shape_valid((struct softroce_shape){8, 40}), softroce_shape_valid((struct softroce_shape){SOFTROCE_RING_MAX_ENTRIES * 2, 48}),
 		softroce_shape_valid((struct softroce_shape){0, 48}), softroce_shape_valid((struct softroce_shape){8, SOFTROCE_RING_MAX_ENTRY_BYTES + 16})};
@@ -260,8 +260,8 @@ func TestRingsAgree(t *testing.T) {
 		t.Errorf("the doorbell names rings %d", rung)
 	}
 	page := testkit.Must1(ring.OpenStatusPage(aligned(got["page"])))(t)
-	if page.Asleep().Load() != 1 || page.Ended().Load() != 0 {
-		t.Errorf("asleep %d, ended %d", page.Asleep().Load(), page.Ended().Load())
+	if page.Sleeps(63) || !page.Sleeps(64) || page.Sleeps(128) || page.Ended().Load() != 0 {
+		t.Errorf("asleep %#x, ended %d", page.Asleep().Load(), page.Ended().Load())
 	}
 }
 

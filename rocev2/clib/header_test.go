@@ -9,6 +9,7 @@ import (
 	"go/constant"
 	"go/types"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -149,6 +150,8 @@ func literal(v value) string {
 	}
 	n, _ := constant.Uint64Val(v.value)
 	switch {
+	case n > math.MaxInt32:
+		return fmt.Sprintf("%#xull", n)
 	case n > 255 && slices.Contains([]string{"Type", "AttrMask", "Access", "Flags"}, v.typ) || v.name == "Magic":
 		return fmt.Sprintf("%#x", n)
 	}

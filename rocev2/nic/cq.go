@@ -45,7 +45,11 @@ func (d *Device) createCQ(depth int) (*CQ, error) {
 }
 
 // Depth is how many completions it holds.
-func (c *CQ) Depth() int { return int(c.depth) }
+func (c *CQ) Depth() int {
+	c.polling.Lock() // which Resize holds
+	defer c.polling.Unlock()
+	return int(c.depth)
+}
 
 // Destroy ends the queue. It must have no queue pairs. Who waits for it returns.
 func (c *CQ) Destroy() error {
@@ -197,7 +201,10 @@ func (e *engine) publishCompletions() {
 		alert := c.alert
 		c.updated, c.alert = false, false
 		if c.sink != nil {
-			c.sink.Publish(alert)
+			if !c.sink.Publish(alert) {
+				c.overrun = true
+				e.overrun(c)
+			}
 			continue
 		}
 		c.tail.Store(c.next)

@@ -42,11 +42,11 @@ type QueueView interface {
 // CQSink takes the completions of a queue that another process polls. The owner of the loop calls
 // it.
 type CQSink interface {
-	// Put stores a completion. false: there is no room, and the completion is lost.
-	Put(c verbs.Completion) bool
+	// Put stores a completion.
+	Put(c verbs.Completion)
 	// Publish shows what Put has stored since the last call. alert: one of them is solicited or an
-	// error.
-	Publish(alert bool)
+	// error. false: there is no room for the last ones, which are lost.
+	Publish(alert bool) bool
 }
 
 // CreateCQTo makes a completion queue whose completions go to a sink. Poll finds none.
@@ -63,14 +63,10 @@ func (d *Device) CreateCQTo(depth int, sink CQSink) (*CQ, error) {
 }
 
 func (c *CQ) completeTo(w verbs.Completion) {
-	if c.overrun || !c.sink.Put(w) {
-		if !c.overrun {
-			c.overrun = true
-			c.dev.eng.overrun(c)
-		}
-		return
+	if !c.overrun {
+		c.sink.Put(w)
+		c.noteUpdate(w)
 	}
-	c.noteUpdate(w)
 }
 
 // InLoop has the owner of the loop run f between two iterations, and waits for it. When the engine

@@ -77,7 +77,10 @@ func (b Doorbell) Take(skip *[64]uint64, do func(i uint32)) (n int) {
 const StatusPageBytes = 2 * line
 
 // StatusPage is what a server shows all its clients, in memory that only the server can write.
-type StatusPage struct{ asleep, ended *atomic.Uint32 }
+type StatusPage struct {
+	asleep *atomic.Uint64
+	ended  *atomic.Uint32
+}
 
 // OpenStatusPage returns the status page at the start of b.
 func OpenStatusPage(b []byte) (StatusPage, error) {
@@ -87,12 +90,19 @@ func OpenStatusPage(b []byte) (StatusPage, error) {
 	if err := checkAligned(b); err != nil {
 		return StatusPage{}, err
 	}
-	return StatusPage{word32(b, StatusPageAsleepAt), word32(b, StatusPageEndedAt)}, nil
+	return StatusPage{word64(b, StatusPageAsleepAt), word32(b, StatusPageEndedAt)}, nil
 }
 
-// Asleep is the word that is 1 while the server sleeps, or is about to: a client that has rung the
-// doorbell signals it then.
-func (b StatusPage) Asleep() *atomic.Uint32 { return b.asleep }
+// AllGroups has the bits of all groups of 64 rings.
+const AllGroups = 1<<(Queues/64) - 1
+
+// Asleep is the word that has a bit for each group of 64 rings, as a doorbell has. The bit is 1 while the thread that
+// looks at these rings sleeps, or is about to.
+func (b StatusPage) Asleep() *atomic.Uint64 { return b.asleep }
+
+// Sleeps reports whether the thread that looks at ring i sleeps. A client that has new entries in the ring signals it
+// then.
+func (b StatusPage) Sleeps(i uint32) bool { return b.asleep.Load()>>(i/64%64)&1 != 0 }
 
 // Ended is the word that is 1 when the device has ended.
 func (b StatusPage) Ended() *atomic.Uint32 { return b.ended }

@@ -81,7 +81,7 @@ func (r *Ring) State() *atomic.Uint32 { return r.state }
 // producer need not ring the doorbell. It is on the line of State, which a producer reads anyway.
 func (r *Ring) Watched() *atomic.Uint32 { return r.watched }
 
-// Producer is the side of a ring that writes entries. It has one user at a time.
+// Producer is the side of a ring of work requests that writes entries. It has one user at a time.
 type Producer struct {
 	Ring
 	next uint32 // entries written
@@ -109,10 +109,6 @@ func (p *Producer) Next() ([]byte, error) {
 	return p.entry(p.next), nil
 }
 
-// Word is 8 bytes of an entry, by its number modulo 2^32: a word that shows the consumer that the entry is
-// new, in the cache line that it reads anyway. at is a multiple of 8.
-func (p *Producer) Word(i uint32, at int) *atomic.Uint64 { return word64(p.entry(i), at) }
-
 // Advance counts the entry that Next returned as written. The consumer does not see it before
 // Publish.
 func (p *Producer) Advance() { p.next++ }
@@ -120,7 +116,7 @@ func (p *Producer) Advance() { p.next++ }
 // Publish shows the consumer all entries that were written.
 func (p *Producer) Publish() { p.producer.Store(p.next) }
 
-// Consumer is the side of a ring that reads entries. It has one user at a time.
+// Consumer is the side of a ring of work requests that reads entries. It has one user at a time.
 type Consumer struct {
 	Ring
 	next  uint32 // entries read
@@ -166,12 +162,9 @@ func (c *Consumer) Changed() bool { return c.producer.Load() != c.next }
 // it: Copy comes soon.
 func (c *Consumer) Prefetch() {
 	for at := 0; at < int(c.bytes); at += line {
-		prefetch(c.Word(at))
+		prefetch(word64(c.entry(c.next), at))
 	}
 }
-
-// Word is 8 bytes of the next entry. at is a multiple of 8.
-func (c *Consumer) Word(at int) *atomic.Uint64 { return word64(c.entry(c.next), at) }
 
 // Copy copies the next entry to dst, which is as long as an entry, and counts it as read. Left or
 // Available has returned that there is one. The memory of the entry is not free before Free.
@@ -198,6 +191,3 @@ func (c *Consumer) Free(n uint32) {
 
 // Freed is the number that Free has shown: entries that are free again.
 func (r *Ring) Freed() uint32 { return r.consumer.Load() }
-
-// Written is the number of entries that were written, modulo 2^32.
-func (p *Producer) Written() uint32 { return p.next }

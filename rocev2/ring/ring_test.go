@@ -95,6 +95,7 @@ func TestModel(t *testing.T) {
 		p, c := ring.NewProducer(r, depth), ring.NewConsumer(r)
 		var model []byte // published
 		written, freed := 0, 0
+		var next byte // number of the next entry
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 2).Draw(t, "step") {
 			case 0:
@@ -103,14 +104,15 @@ func TestModel(t *testing.T) {
 					t.Fatalf("full is %v, %v; %d written, %d published, %d not freed of %d", entry == nil, err, written, len(model), freed, depth)
 				}
 				if entry != nil {
-					entry[0] = byte(p.Written())
+					entry[0] = next
 					p.Advance()
+					next++
 					written++
 				}
 			case 1:
 				p.Publish()
 				for ; written > 0; written-- {
-					model = append(model, byte(p.Written()-uint32(written)))
+					model = append(model, next-byte(written))
 				}
 			case 2:
 				k, err := c.Available()

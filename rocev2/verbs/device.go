@@ -31,7 +31,7 @@ type Device interface {
 
 // Limits are the largest values that a device takes (IBTA 11.2.1.2).
 type Limits struct {
-	CQ          int // completions of a completion queue
+	CQ          int // completions of a completion queue, if this process has no other one
 	WR          int // work requests of a queue
 	SGE         int // elements of a work request's list
 	Inline      int // bytes of inline data
@@ -155,6 +155,15 @@ type CQ interface {
 	SetEventFD(fd int)
 
 	Destroy() error
+}
+
+// ResizableCQ is an optional interface of a CQ.
+type ResizableCQ interface {
+	CQ
+
+	// Resize gives the queue another depth. Poll may find nothing until it has returned. Completions that were not polled stay, in their order. If there are more of
+	// them than depth, the error says so, and nothing has changed (IBTA 11.2.8.3).
+	Resize(depth int) error
 }
 
 // SRQ is a shared receive queue (IBTA 10.2.9).

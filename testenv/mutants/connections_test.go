@@ -106,6 +106,30 @@ var deviceLimits = area{name: "device limits", dir: "loader/device/limits", pure
 	},
 }}
 
+var completionRing = area{name: "completion ring", dir: "rocev2/ring", pure: true, list: []mutant{
+	{
+		name: "two threads signal for one request", file: "completions.go",
+		old: "	if r.ring.armed.Swap(0) == 0 {\n		return false\n	}\n", new: "", test: "TestOneSignal",
+	},
+	{
+		name: "a thread that fills the gap in front of an alert does not signal", file: "completions.go",
+		old: "if r.alerted.Load() <= first {", new: "if !alert {", test: "TestAlertBehindGap",
+	},
+	{
+		name: "an index of the consumer beyond what was written frees entries", file: "completions.go",
+		old: "	if index > r.taken.Load() {\n		return free + r.size\n	}\n", new: "", test: "TestConsumerIndex",
+	},
+	{
+		name: "two threads take the same entries", file: "completions.go",
+		old: "if got = min(n, limit-taken); r.taken.CompareAndSwap(taken, taken+got) {",
+		new: "got = min(n, limit-taken); r.taken.Store(taken+got); if true {", test: "TestTakenOnce",
+	},
+	{
+		name: "entries are new in the first pass only", file: "completions.go",
+		old: "if i&uint64(r.ring.Len()) == 0 {", new: "if true {", test: "TestGap",
+	},
+}}
+
 var deviceServer = area{name: "device server", dir: "loader/device", root: true, quick: 1, list: []mutant{
 	{
 		name: "a queue that has ended gives back the number of another one", file: "rings.go",

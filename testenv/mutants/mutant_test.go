@@ -42,7 +42,7 @@ func (a *area) runsQuick() int {
 
 var areas = []area{
 	bpfIngress, bpfEgress, bpfLimits, requester, responder, regions, outOfOrder, connections, connectionService, sealing,
-	scheduler, fourCase, preCredit, priorities, policyLoop, pacers, deviceLimits, deviceServer, leases, planners, poolPages, spreading, endToEnd,
+	scheduler, fourCase, preCredit, priorities, policyLoop, pacers, deviceLimits, deviceServer, completionRing, leases, planners, poolPages, spreading, endToEnd,
 }
 
 // packageOf returns the folder of the package with the test of m.

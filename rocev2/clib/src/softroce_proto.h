@@ -111,6 +111,7 @@
 /* TEncryptQP gives a queue pair its keys. */
 #define SOFTROCE_MSG_ENCRYPT_QP 28 /* softroce_encrypt_qp; reply: nothing */
 #define SOFTROCE_MSG_QUERY_SRQ 29 /* softroce_handle; reply: softroce_srq_limit */
+#define SOFTROCE_MSG_RESIZE_CQ 30 /* softroce_resize_cq; reply: softroce_create_cq_reply */
 /* TEvent is an asynchronous event, a message of the server. */
 #define SOFTROCE_MSG_EVENT 0x100
 
@@ -501,6 +502,17 @@ struct softroce_create_srq_reply {
 };
 _Static_assert(sizeof(struct softroce_create_srq_reply) == 24, "size of the message");
 
+/*
+ * ResizeCQ gives a completion queue a ring for up to Depth completions. The reply is a CreateCQReply with the same
+ * handle. The server moves the completions that were not read to the new ring, from entry 0 on, with the words at ArmedAt and
+ * StateAt. The client neither reads the old ring nor writes to it after the request, unless the reply is an error.
+ */
+struct softroce_resize_cq {
+	uint32_t handle;
+	uint32_t depth;
+};
+_Static_assert(sizeof(struct softroce_resize_cq) == 8, "size of the message");
+
 /* SRQLimit sets the limit of a shared receive queue, and is the reply to TQuerySRQ. The limit is 0 when it was reached. */
 struct softroce_srq_limit {
 	uint32_t handle;
@@ -794,6 +806,10 @@ _Static_assert(sizeof(struct softroce_event) == 24, "size of the message");
 
 /* ---- Rings, doorbell and status page (package rocev2/ring) ---- */
 
+/* Values of the word armed of a completion ring. */
+#define SOFTROCE_ARMED_SOLICITED 1 /* signal the next completion that is solicited or an error */
+#define SOFTROCE_ARMED_ANY 2 /* signal the next completion */
+
 /* Queues is how many rings a doorbell can name. */
 #define SOFTROCE_QUEUES 4096
 
@@ -806,8 +822,11 @@ _Static_assert(sizeof(struct softroce_event) == 24, "size of the message");
 /* StatusPageBytes is the memory of a status page. */
 #define SOFTROCE_STATUS_PAGE_BYTES 128
 
+/* AllGroups has the bits of all groups of 64 rings. */
+#define SOFTROCE_RING_ALL_GROUPS 0xffffffffffffffffull
+
 /* Offsets of the words of a ring, and of its entries, in bytes. Each word is a uint32 in the byte order of the machine. */
-#define SOFTROCE_RING_PRODUCER_AT 0 /* entries written, modulo 2^32 */
+#define SOFTROCE_RING_PRODUCER_AT 0 /* entries written, modulo 2^32; not used in a completion ring */
 #define SOFTROCE_RING_CONSUMER_AT 64 /* entries that are free again, modulo 2^32 */
 #define SOFTROCE_RING_ARMED_AT 128 /* signal that the consumer of a completion queue requests: 0, ArmedSolicited or ArmedAny */
 #define SOFTROCE_RING_STATE_AT 192 /* state of a queue pair, or number of signals of a completion queue */
@@ -818,17 +837,13 @@ _Static_assert(sizeof(struct softroce_event) == 24, "size of the message");
 #define SOFTROCE_RING_MAX_ENTRIES 4194304
 #define SOFTROCE_RING_MAX_ENTRY_BYTES 4096
 
-/* Values of the word at ArmedAt. */
-#define SOFTROCE_ARMED_SOLICITED 1 /* signal the next completion that is solicited or an error */
-#define SOFTROCE_ARMED_ANY 2 /* signal the next completion */
-
 /* Offsets of a doorbell, in bytes. Each word is a uint64 in the byte order of the machine. */
 #define SOFTROCE_DOORBELL_GROUPS_AT 0 /* a bit for each group of 64 rings */
 #define SOFTROCE_DOORBELL_RINGS_AT 64 /* 64 words: the i-th has a bit for each ring of group i */
 
-/* Offsets of a status page, in bytes. Each word is a uint32 in the byte order of the machine. */
-#define SOFTROCE_STATUS_PAGE_ASLEEP_AT 0 /* 1: the server sleeps, or is about to */
-#define SOFTROCE_STATUS_PAGE_ENDED_AT 64 /* 1: the device has ended */
+/* Offsets of a status page, in bytes. The words have the byte order of the machine. */
+#define SOFTROCE_STATUS_PAGE_ASLEEP_AT 0 /* uint64: a bit for each group of 64 rings, 1 while the thread that looks at them sleeps, or is about to */
+#define SOFTROCE_STATUS_PAGE_ENDED_AT 64 /* uint32: 1 when the device has ended */
 
 /* The bytes of a ring, a multiple of a cache line. The caller has checked that the shape is within the limits. */
 static inline size_t softroce_ring_bytes(struct softroce_shape shape)

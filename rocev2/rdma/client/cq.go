@@ -26,7 +26,9 @@ type CQ struct {
 
 	mu     sync.Mutex
 	memory []byte // nil from Destroy on
-	in     *ring.Consumer
+	in     *ring.CompletionConsumer
+
+	changing sync.Mutex // held by Resize and Destroy
 
 	gone    chan struct{} // closed by Destroy
 	notify  chan struct{}
@@ -56,7 +58,7 @@ func (d *Device) CreateCQ(depth int) (verbs.CQ, error) {
 }
 
 func (d *Device) checkDepth(depth int) error {
-	if depth < 1 || depth > d.limits.CQ {
+	if depth < 1 || depth > ring.MaxEntries { // the server names a limit of the process
 		return fmt.Errorf("a completion queue of %d; choose 1 to %d", depth, d.limits.CQ)
 	}
 	return nil
@@ -70,23 +72,33 @@ func placeOfCQ(r *proto.CreateCQReply) (offset uint32, n int) {
 // newCQ is the completion queue of a reply, whose ring is in b. After an error the server has it no more.
 func (d *Device) newCQ(depth int, r *proto.CreateCQReply, b []byte) (*CQ, error) {
 	c := &CQ{d: d, handle: r.Handle, depth: depth, memory: b, gone: make(chan struct{}), notify: make(chan struct{}, 1), fd: -1}
-	m, err := ring.Open(b, ring.Shape(r.Ring))
-	if err == nil && r.Ring.EntryBytes < wqe.CqeBytes {
-		err = fmt.Errorf("%w: completions of %d bytes", proto.ErrProtocol, r.Ring.EntryBytes)
-	}
+	m, err := openCompletions(b, r)
 	if err != nil {
 		c.unmap()
 		return nil, errors.Join(err, d.undo(r))
 	}
-	c.in = ring.NewConsumer(m)
+	c.in = ring.NewCompletionConsumer(m)
 	d.mu.Lock()
 	d.cqs[c.handle] = c
 	d.mu.Unlock()
 	return c, nil
 }
 
+// openCompletions opens the ring of a reply, which is in b.
+func openCompletions(b []byte, r *proto.CreateCQReply) (ring.Ring, error) {
+	m, err := ring.Open(b, ring.Shape(r.Ring))
+	if err == nil && r.Ring.EntryBytes < wqe.CqeBytes {
+		err = fmt.Errorf("%w: completions of %d bytes", proto.ErrProtocol, r.Ring.EntryBytes)
+	}
+	return m, err
+}
+
 // Depth implements verbs.CQ.
-func (c *CQ) Depth() int { return c.depth }
+func (c *CQ) Depth() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.depth
+}
 
 // Poll implements verbs.CQ.
 func (c *CQ) Poll(out []verbs.Completion) int {
@@ -101,51 +113,35 @@ func (c *CQ) Poll(out []verbs.Completion) int {
 
 func (c *CQ) take(out []verbs.Completion) (n int) {
 	var entry [wqe.CqeBytes]byte
-	for n < len(out) && c.fresh() {
+	for n < len(out) && c.in.Ready() {
 		c.in.Copy(entry[:])
 		out[n] = wqe.DecodeCompletion(entry[:])
 		n++
 	}
 	if n > 0 {
-		c.in.Free(c.in.Read())
+		c.in.Free()
 		c.d.posts.Load()
 	}
 	return n
-}
-
-// fresh reports whether the next entry is new: it has the bit owner of this pass through the ring.
-func (c *CQ) fresh() bool {
-	owner := c.in.Word(wqe.OwnerAt).Load()&wqe.OwnerMask != 0
-	return owner == (c.in.Read()&c.in.Len() == 0)
 }
 
 // ready reports whether there is something to poll.
 func (c *CQ) ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.memory == nil {
-		return false
-	}
-	return c.fresh()
+	return c.memory != nil && c.in.Ready()
 }
 
 // RequestNotify implements verbs.CQ.
 func (c *CQ) RequestNotify(solicitedOnly bool) {
-	want := uint32(ring.ArmedAny)
+	what := uint32(ring.ArmedAny)
 	if solicitedOnly {
-		want = ring.ArmedSolicited
+		what = ring.ArmedSolicited
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.memory == nil {
-		return
-	}
-	armed := c.in.Armed()
-	for {
-		now := armed.Load()
-		if now >= want || armed.CompareAndSwap(now, want) {
-			return
-		}
+	if c.memory != nil {
+		c.in.Arm(what)
 	}
 }
 
@@ -259,6 +255,13 @@ func (d *Device) readSignals() {
 
 // Destroy implements verbs.CQ.
 func (c *CQ) Destroy() error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	return c.destroy()
+}
+
+// destroy is Destroy with changing held.
+func (c *CQ) destroy() error {
 	select {
 	case <-c.gone:
 		return nil

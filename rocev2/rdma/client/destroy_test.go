@@ -101,10 +101,11 @@ func TestMemoryDuringDestroy(t *testing.T) {
 			shape := ring.ShapeFor(4, wqe.CqeBytes)
 
 			b, r := rings(t, shape)
-			c := &CQ{d: d, handle: handle, memory: b, in: ring.NewConsumer(r), gone: make(chan struct{}), notify: make(chan struct{}, 1), fd: -1}
+			c := &CQ{d: d, handle: handle, memory: b, in: ring.NewCompletionConsumer(r), gone: make(chan struct{}), notify: make(chan struct{}, 1), fd: -1}
 			d.cqs[handle] = c
-			wqe.EncodeCompletion(b[shape.Bytes()-int(shape.Entries*shape.EntryBytes):], &verbs.Completion{WRID: 9})
-			ring.NewProducer(r, 4).Word(0, wqe.OwnerAt).Or(wqe.OwnerMask)
+			p := ring.NewCompletions(r, 4).NewProducer()
+			wqe.EncodeCompletion(p.Next(), &verbs.Completion{WRID: 9})
+			p.Publish(false)
 			other := &CQ{fd: -1, gone: make(chan struct{})}
 			out := make([]verbs.Completion, 1)
 			err := end(c, func() {

@@ -171,7 +171,7 @@ func (d *Device) ring(queue uint32, r *ring.Producer) {
 	if r.Watched().Load() == 0 {
 		d.doorbell.Set(queue)
 	}
-	if d.statusPage.Asleep().Load() != 0 {
+	if d.statusPage.Sleeps(queue) {
 		_, _ = unix.Write(d.wake, oneSignal)
 	}
 }

@@ -64,6 +64,7 @@ const (
 	TEncryptQP
 
 	TQuerySRQ
+	TResizeCQ
 
 	// TEvent is an asynchronous event, a message of the server.
 	TEvent Type = 0x100
@@ -184,6 +185,11 @@ type CreateSRQReply struct {
 	Ring          Shape
 	Offset, _     uint32
 }
+
+// ResizeCQ gives a completion queue a ring for up to Depth completions. The reply is a CreateCQReply with the same
+// handle. The server moves the completions that were not read to the new ring, from entry 0 on, with the words at ArmedAt and
+// StateAt. The client neither reads the old ring nor writes to it after the request, unless the reply is an error.
+type ResizeCQ struct{ Handle, Depth uint32 }
 
 // SRQLimit sets the limit of a shared receive queue, and is the reply to TQuerySRQ. The limit is 0 when it was reached.
 type SRQLimit struct {
@@ -334,6 +340,8 @@ func Bodies(t Type) (request, reply any, ok bool) {
 		return new(Handle), new(AllocMWReply), true
 	case TCreateCQ:
 		return new(CreateCQ), new(CreateCQReply), true
+	case TResizeCQ:
+		return new(ResizeCQ), new(CreateCQReply), true
 	case TCreateSRQ:
 		return new(CreateSRQ), new(CreateSRQReply), true
 	case TQuerySRQ:

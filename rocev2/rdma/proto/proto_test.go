@@ -28,7 +28,7 @@ import (
 // whose fields lie at multiples of their size, as in C.
 func TestBodies(t *testing.T) {
 	var all []proto.Type
-	for ty := proto.THello; ty <= proto.TQuerySRQ; ty++ {
+	for ty := proto.THello; ty <= proto.TResizeCQ; ty++ {
 		all = append(all, ty)
 	}
 	for ty := proto.TCMOpen; ty <= proto.TCMAnswer; ty++ {
@@ -49,7 +49,7 @@ func TestBodies(t *testing.T) {
 			}
 		}
 	}
-	for _, ty := range []proto.Type{0, proto.TQuerySRQ + 1, proto.TEvent, proto.TCMAnswer + 1, proto.TCMEvent, proto.THello | proto.Reply} {
+	for _, ty := range []proto.Type{0, proto.TResizeCQ + 1, proto.TEvent, proto.TCMAnswer + 1, proto.TCMEvent, proto.THello | proto.Reply} {
 		if _, _, ok := proto.Bodies(ty); ok {
 			t.Errorf("type %#x is a request", ty)
 		}

@@ -13,6 +13,12 @@
 // are 16 to 0x20000 (RXE_MAX_QP_INDEX): both may work on one interface, and two engines
 // recognise each other's queue pairs (OfEngine). The next bit is that of queue pairs in out-of-order
 // mode, between engines that have announced it (OutOfOrder).
+//
+// # Shards
+//
+// Where an engine has several shards, a power of two of them, the highest bits of the slot are the shard of the queue
+// pair (ShardOf). A shard has a Table of its own, with the slots of these numbers. The bits are the highest ones because
+// the lowest ones are used as a hash of the number, as in bpf/lib/dest.h: they are random in each shard.
 package qpn
 
 import (
@@ -28,10 +34,10 @@ const (
 	engineBit = 0x800000
 	oooBit    = 0x400000
 	slotBits  = 16
-	slotMask  = Max - 1
+	slotMask  = Max - 1 // the slot among those of all shards
 	genMask   = 0x3F
 
-	// Max is how many numbers a Table has in use at once.
+	// Max is how many numbers an engine has in use at once.
 	Max = 1 << slotBits
 )
 
@@ -45,13 +51,19 @@ func OfEngine(n uint32) bool {
 // announce the mode use these numbers for all queue pairs.
 func OutOfOrder(n uint32) bool { return OfEngine(n) && n&oooBit != 0 }
 
-// Table maps the numbers in use to their owners. The zero value is empty. It belongs to
-// one goroutine.
+// ShardOf returns the shard of a number, of an engine with that many shards, a power of two.
+func ShardOf(n, shards uint32) uint32 { return n & slotMask / (Max / shards) }
+
+// Table maps the numbers of a shard that are in use to their owners. The zero value is empty, and that of an engine with
+// one shard. It belongs to one goroutine.
 type Table[T any] struct {
 	// Rand gives random numbers. nil: those of crypto/rand.
 	Rand func() uint32
 
-	slots []slot[T] // Max, or none before the first number
+	// Shard is the number of the shard among Shards, a power of two up to Max. 0 shards count as 1.
+	Shard, Shards uint32
+
+	slots []slot[T] // Max / Shards, or none before the first number
 	count int
 }
 
@@ -68,15 +80,15 @@ func (t *Table[T]) Alloc(x *T) (uint32, error) { return t.alloc(x, 0) }
 func (t *Table[T]) AllocOutOfOrder(x *T) (uint32, error) { return t.alloc(x, oooBit) }
 
 func (t *Table[T]) alloc(x *T, mode uint32) (uint32, error) {
-	if t.count == Max {
-		return 0, verbs.ErrTooMany
-	}
 	if t.slots == nil {
-		t.slots = make([]slot[T], Max)
+		t.slots = make([]slot[T], Max/max(t.Shards, 1))
+	}
+	if t.count == len(t.slots) {
+		return 0, verbs.ErrTooMany
 	}
 	i := t.freeSlot()
 	s := &t.slots[i]
-	s.num = t.number(s.num, i, mode)
+	s.num = t.number(s.num, t.Shard*uint32(len(t.slots))+i, mode)
 	s.owner = x
 	t.count++
 	return s.num, nil
@@ -86,17 +98,20 @@ func (t *Table[T]) alloc(x *T, mode uint32) (uint32, error) {
 func (t *Table[T]) freeSlot() (i uint32) {
 	const tries = 32
 	for range tries {
-		if i = t.random() & slotMask; t.slots[i].owner == nil {
+		if i = t.random() & t.mask(); t.slots[i].owner == nil {
 			return i
 		}
 	}
 	for t.slots[i].owner != nil {
-		i = (i + 1) & slotMask
+		i = (i + 1) & t.mask()
 	}
 	return i
 }
 
-// number returns a number of slot i in a random generation: another one than the last. The highest numbers are
+// mask has the bits of a number that are the index of its slot.
+func (t *Table[T]) mask() uint32 { return uint32(len(t.slots)) - 1 }
+
+// number returns a number of slot i, of those of all shards, in a random generation: another one than the last. The highest numbers are
 // rocev2.ControlQPN and the multicast QPN. mode is 0 or oooBit.
 func (t *Table[T]) number(last, i, mode uint32) uint32 {
 	for {
@@ -119,7 +134,7 @@ func (t *Table[T]) random() uint32 {
 // Free returns a number. A number that is not in use is left as it is.
 func (t *Table[T]) Free(n uint32) {
 	if t.Lookup(n) != nil {
-		t.slots[n&slotMask].owner = nil
+		t.slots[n&t.mask()].owner = nil
 		t.count--
 	}
 }
@@ -127,8 +142,8 @@ func (t *Table[T]) Free(n uint32) {
 // Lookup returns the owner of a number, or nil if it is not in use. It does not read the
 // owner's memory.
 func (t *Table[T]) Lookup(n uint32) *T {
-	i := n & slotMask
-	if int(i) >= len(t.slots) {
+	i := n & t.mask()
+	if int(i) >= len(t.slots) { // there are none
 		return nil
 	}
 	if s := &t.slots[i]; s.num == n {

@@ -157,6 +157,38 @@ func TestOutOfOrder(t *testing.T) {
 	}
 }
 
+// A number tells the shard of its queue pair. Shards have different numbers, the same count of them each, and their
+// low bits are random.
+func TestShards(t *testing.T) {
+	for _, shards := range []uint32{1, 2, 64} {
+		seen := map[uint32]bool{}
+		for shard := range shards {
+			tab := Table[owner]{Shard: shard, Shards: shards}
+			low := map[uint32]bool{}
+			for {
+				x := &owner{}
+				n, err := tab.Alloc(x)
+				if errors.Is(err, verbs.ErrTooMany) {
+					break
+				}
+				if err != nil || !OfEngine(n) || ShardOf(n, shards) != shard || seen[n] || tab.Lookup(n) != x {
+					t.Fatalf("shard %d of %d: %#x, %v, twice: %v", shard, shards, n, err, seen[n])
+				}
+				if tab.Lookup(n^(Max/shards)) != nil && shards > 1 {
+					t.Fatalf("shard %d of %d has the queue pair of another one", shard, shards)
+				}
+				seen[n], low[n%64] = true, true
+			}
+			if len(low) != 64 || tab.Slots() != int(Max/shards) {
+				t.Errorf("shard %d of %d: %d values of the lowest 6 bits, %d slots", shard, shards, len(low), tab.Slots())
+			}
+		}
+		if len(seen) != Max {
+			t.Errorf("%d shards: %d queue pairs fit, want %d", shards, len(seen), Max)
+		}
+	}
+}
+
 func ExampleTable() {
 	type queuePair struct{ name string }
 	tab := Table[queuePair]{Rand: func() uint32 { return 17 }} // random without Rand
