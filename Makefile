@@ -35,10 +35,21 @@ all: build man ## what `make install` installs
 build: ## bin/softroce-xdp, -pool, -card and -sim
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(PROGRAMS))
 
+# Programs of verbs load the library from here (LD_LIBRARY_PATH).
+VERBS       ?= bin/verbs
+VERBS_FLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread
+.PHONY: verbs
+verbs: ## bin/verbs/libibverbs.so.1, for programs of C (gcc, libibverbs-dev)
+	mkdir -p $(VERBS)
+	$(CC) $(VERBS_FLAGS) -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script=rocev2/clib/src/versions.map -Wl,-z,defs \
+		-o $(VERBS)/libibverbs.so.1 rocev2/clib/src/*.c
+	ln -sf libibverbs.so.1 $(VERBS)/libibverbs.so
+
 .PHONY: generate
-generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, and the lists in docs/
+generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, the device's messages in C, and the lists in docs/
 	$(GO) generate ./bpf/... ./testenv/bench/xdpbench
 	$(GO) generate ./hwoffload/...
+	UPDATE=1 $(GO) test -count=1 ./rocev2/clib -run '^TestHeader$$'
 	UPDATE=1 $(GO) test -count=1 ./cmd/softroce-xdp ./cmd/softroce-pool -run Docs
 
 .PHONY: check-generate
@@ -239,6 +250,7 @@ man: build ## out/man, from the text of the commands
 	done
 
 COMPLETIONS := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+LIBDIR      := $(DESTDIR)$(PREFIX)/lib/softroce-xdp
 UNITS       := $(DESTDIR)$(PREFIX)/lib/systemd/system
 
 # Removes the man pages, also those of commands that older versions had.
@@ -256,6 +268,9 @@ install: ## binaries, man pages, systemd unit, shell completion; `make` builds t
 	install -m 755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/sbin
 	install -m 644 out/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	sed 's|@PREFIX@|$(PREFIX)|' packaging/softroce-xdp@.service.in > $(UNITS)/softroce-xdp@.service
+	if [ -f $(VERBS)/libibverbs.so.1 ]; then \
+		install -d $(LIBDIR) && install -m 755 $(VERBS)/libibverbs.so.1 $(LIBDIR) && ln -sf libibverbs.so.1 $(LIBDIR)/libibverbs.so; \
+	fi
 	for p in $(PROGRAMS); do bin/$$p completion bash > $(COMPLETIONS)/$$p || exit 1; done
 
 # The configuration stays. What is attached would have no program to detach it: it is refused, unless files of another
@@ -274,6 +289,8 @@ uninstall: ## removes what install has installed, and no configuration
 		fi; \
 	fi
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/sbin/,$(PROGRAMS)) $(addprefix $(COMPLETIONS)/,$(PROGRAMS)) $(UNITS)/softroce-xdp@.service
+	rm -f $(LIBDIR)/libibverbs.so.1 $(LIBDIR)/libibverbs.so
+	[ ! -d $(LIBDIR) ] || rmdir --ignore-fail-on-non-empty $(LIBDIR)
 	$(RM_MAN)
 	[ ! -d $(DESTDIR)/etc/softroce-xdp ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/softroce-xdp
 

@@ -58,7 +58,7 @@ func FindIface(name string) (Iface, error) {
 	if a.Xdp != nil && a.Xdp.Attached {
 		i.XDPProg = a.Xdp.ProgId
 	}
-	i.RateBps = linkRate(a.Name)
+	i.RateBps = LinkRate(a.Name)
 	return i, nil
 }
 
@@ -73,8 +73,8 @@ func (i Iface) checkEthernet() error {
 	}
 }
 
-// linkRate returns the rate that the driver reports, in bits per second; 0 = unknown.
-func linkRate(name string) uint64 {
+// LinkRate returns the rate that the driver of an interface reports, in bits per second; 0 = unknown.
+func LinkRate(name string) uint64 {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
 		return 0

@@ -44,10 +44,14 @@ func (c *session) do(t proto.Type, req any, fds []int) (reply any, give []int, e
 		reply, err = c.distributionStats(req.(*proto.Handle))
 	case proto.TCreateCQ:
 		return c.createCQ(req.(*proto.CreateCQ))
+	case proto.TResizeCQ:
+		return c.resizeCQ(req.(*proto.ResizeCQ))
 	case proto.TCreateSRQ:
 		return c.createSRQ(req.(*proto.CreateSRQ))
 	case proto.TCreateQP:
 		return c.createQP(req.(*proto.CreateQP))
+	case proto.TQuerySRQ:
+		reply, err = c.querySRQ(req.(*proto.Handle))
 	case proto.TSetSRQLimit:
 		err = c.setLimit(req.(*proto.SRQLimit))
 	case proto.TModifyQP:
@@ -125,7 +129,10 @@ func (c *session) port() (*proto.PortReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &proto.PortReply{MTU: uint32(p.MTU), Count: uint32(min(len(p.GIDs), proto.MaxGIDs))}
+	r := &proto.PortReply{MTU: uint32(p.MTU), MAC: p.MAC, Count: uint32(min(len(p.GIDs), proto.MaxGIDs))}
+	if c.s.conf.Rate != nil {
+		r.Mbps = uint32(c.s.conf.Rate() / 1e6)
+	}
 	if p.Active {
 		r.Active = 1
 	}
@@ -304,6 +311,7 @@ func (c *session) regMemory(m *proto.RegMemory) (*proto.RegReply, error) {
 		c.socket.costs.call(m.Length / bytesOfCall) // the limit of bytes bounds it
 		before := memory.Steps()
 		s, err := memory.Spec(m.Addr, m.Length, verbs.Access(m.Access))
+		s.VA = m.VA
 		c.socket.costs.call((memory.Steps() - before) / stepsOfCall)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", proto.ErrMemory, err)

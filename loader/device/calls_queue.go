@@ -43,7 +43,8 @@ func (c *session) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 		c.account.Release(cost...)
 		return nil, nil, err
 	}
-	q.memory, q.out = memory, ring.NewCompletions(opened[0], m.Depth).NewProducer()
+	q.memory, q.completions = memory, ring.NewCompletions(opened[0], m.Depth)
+	q.out = q.completions.NewProducer()
 	if q.cq, err = c.s.dev.CreateCQTo(int(m.Depth), q); err != nil {
 		c.account.Release(cost...)
 		memory.close()
@@ -55,6 +56,48 @@ func (c *session) createCQ(m *proto.CreateCQ) (_ any, _ []int, err error) {
 	}
 	c.s.owners.Store(verbs.CQ(q.cq), owner{c, h})
 	return &proto.CreateCQReply{Handle: h, Ring: wireShape(s), Offset: memory.offset}, []int{memory.fd()}, nil
+}
+
+// resizeCQ gives a completion queue another ring.
+func (c *session) resizeCQ(m *proto.ResizeCQ) (_ any, _ []int, err error) {
+	q, err := get[*completionQueue](c, m.Handle)
+	if err == nil {
+		err = limit("the depth of a completion queue", m.Depth, nic.MaxCQ)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s := ring.ShapeFor(int(m.Depth), wqe.CqeBytes)
+	entries := limits.Use{Kind: limits.CQEntries, N: uint64(s.Entries)}
+	if err := c.charge(entries); err != nil {
+		return nil, nil, err
+	}
+	memory, opened, err := c.ringFiles.open(s)
+	if err != nil {
+		c.account.Release(entries)
+		return nil, nil, err
+	}
+	c.socket.costs.call(uint64(s.Entries) / entriesOfCall)
+	move, err := q.completions.MoveTo(opened[0], m.Depth)
+	if err == nil {
+		c.s.dev.InLoop(func() {
+			var to *ring.Completions
+			if to, err = move.Finish(); err == nil {
+				q.completions = to
+				q.out.WriteTo(to)
+			}
+		})
+	}
+	if err != nil {
+		c.account.Release(entries)
+		memory.close()
+		return nil, nil, err
+	}
+	entries, q.cost[1] = q.cost[1], entries
+	memory, q.memory = q.memory, memory
+	c.account.Release(entries)
+	memory.close()
+	return &proto.CreateCQReply{Handle: m.Handle, Ring: wireShape(s), Offset: q.memory.offset}, []int{q.memory.fd()}, nil
 }
 
 func (c *session) destroyCQ(q *completionQueue) error {
@@ -134,6 +177,15 @@ func (c *session) setLimit(m *proto.SRQLimit) error {
 	}
 	c.settle()
 	return q.srq.SetLimit(int(m.Limit))
+}
+
+func (c *session) querySRQ(m *proto.Handle) (*proto.SRQLimit, error) {
+	q, err := get[*sharedQueue](c, m.Handle)
+	if err != nil {
+		return nil, err
+	}
+	n, err := q.srq.Limit()
+	return &proto.SRQLimit{Handle: m.Handle, Limit: int32(n)}, err
 }
 
 // initOf checks the numbers of a queue pair, and finds the objects that it uses.

@@ -25,13 +25,14 @@ const (
 	callsInBatch  = 2       // such a request of a batch
 	bytesOfCall   = 1 << 19 // so many bytes of other memory to register, while the process changes its page tables too
 	stepsOfCall   = 16      // so many mappings of that memory
+	entriesOfCall = 1 << 12 // so many entries of a completion queue to resize
 )
 
 // callsOf is what a message counts. What it causes later, such as the end of a process, is included.
 // regMemory counts the memory, of which the message alone says nothing.
 func callsOf(t proto.Type) uint64 {
 	switch t {
-	case proto.TCreateQP, proto.TModifyQP, proto.TEncryptQP, proto.TDestroyQP, proto.TCreateSRQ, proto.TDestroySRQ, proto.TCreateAH, proto.TDestroyAH,
+	case proto.TCreateQP, proto.TModifyQP, proto.TEncryptQP, proto.TDestroyQP, proto.TCreateSRQ, proto.TDestroySRQ, proto.TCreateAH, proto.TDestroyAH, proto.TResizeCQ,
 		proto.TCMConnect, proto.TCMResolve, proto.TCMListen, proto.TCMAccept:
 		return callsOfEngine
 	}

@@ -44,15 +44,12 @@ func (*completionQueue) rank() int { return 3 }
 func (*address) rank() int         { return 3 }
 func (*domain) rank() int          { return 4 }
 
-// maxObjects is how many objects a process may have, of those that have no limit too.
-const maxObjects = 1 << 16
-
 // add gives an object a handle. The caller has charged it.
 func (c *session) add(o object) (uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.objects) >= maxObjects {
-		return 0, fmt.Errorf("%w objects: a process has %d", verbs.ErrTooMany, maxObjects)
+	if len(c.objects) >= proto.MaxObjects {
+		return 0, fmt.Errorf("%w objects: a process has %d", verbs.ErrTooMany, proto.MaxObjects)
 	}
 	for {
 		c.last++

@@ -130,9 +130,11 @@ type completionQueue struct {
 	r      *rings
 	cq     *nic.CQ
 	memory *ringMemory
-	out    *ring.CompletionProducer
 	ended  bool
 	cost   []limits.Use
+
+	completions *ring.Completions // the ring
+	out         *ring.CompletionProducer
 }
 
 // Put implements nic.CQSink.

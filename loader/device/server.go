@@ -24,6 +24,8 @@ type Config struct {
 	Mode   fs.FileMode // mode of the socket; a user who may write to it may use the device. 0: 0600
 	Group  *int        // group of the socket; nil: that of this process
 
+	Rate func() uint64 // rate of the interface's link, bits per second, 0: not known; nil: not known
+
 	Limits  *limits.Limits // nil: limits.Defaults. An All without any share: what the kernel allows, less a reserve
 	Accepts uint64         // connections a second that are accepted on average; 0: 200
 	Log     *slog.Logger

@@ -4,6 +4,7 @@ package device
 
 import (
 	"fmt"
+	"math/bits"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -124,9 +125,12 @@ func (c *session) hello(h proto.Header, body []byte) bool {
 		return false
 	}
 	l := c.s.dev.Limits()
-	r := &proto.HelloReply{
-		Version: proto.Version, CQ: uint32(l.CQ), WR: uint32(l.WR), SGE: uint32(l.SGE), Inline: uint32(l.Inline),
-		MaxRdAtomic: uint32(l.MaxRdAtomic),
+	most := func(k limits.Kind) uint32 { return uint32(min(c.account.Most(k), proto.MaxObjects)) }
+	entries := c.account.Most(limits.CQEntries) | 1
+	r := &proto.HelloReply{ // the ring of a completion queue has a power of two of entries
+		Version: proto.Version, CQ: uint32(min(l.CQ, 1<<(bits.Len64(entries)-1))), WR: uint32(l.WR), SGE: uint32(l.SGE), MaxInline: uint32(l.Inline),
+		MaxRdAtomic: uint32(l.MaxRdAtomic), QPs: most(limits.QPs), CQs: most(limits.CQs), SRQs: most(limits.SRQs), MRs: most(limits.MRs),
+		MWs: most(limits.MWs), AHs: most(limits.AHs), RegionBytes: c.account.Most(limits.Bytes),
 	}
 	c.greeted.Store(true)
 	passRights(c.socket.conn, true)

@@ -44,7 +44,11 @@ func (d *Device) createCQ(depth int) (*CQ, error) {
 }
 
 // Depth is how many completions it holds.
-func (c *CQ) Depth() int { return int(c.depth) }
+func (c *CQ) Depth() int {
+	c.polling.Lock() // which Resize holds
+	defer c.polling.Unlock()
+	return int(c.depth)
+}
 
 // Destroy ends the queue. It must have no queue pairs. Who waits for it returns.
 func (c *CQ) Destroy() error {

@@ -220,7 +220,7 @@ func (d *Device) Port() (verbs.Port, error) {
 		return verbs.Port{}, err
 	}
 	l := d.Link()
-	return verbs.Port{Active: l.Up && l.Carrier, MTU: l.MTU, GIDs: d.GIDs()}, nil
+	return verbs.Port{Active: l.Up && l.Carrier, MTU: l.MTU, MAC: l.MAC, GIDs: d.GIDs()}, nil
 }
 
 // Mode returns how packets get from the driver to the engine. A loopback device has none.

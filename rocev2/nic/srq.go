@@ -64,6 +64,12 @@ func (s *SRQ) SetLimit(n int) error {
 	return s.dev.do(func() error { s.core.SetLimit(n); return nil })
 }
 
+// Limit returns the limit of SetLimit, 0 if there is none or the queue has reported it.
+func (s *SRQ) Limit() (n int, err error) {
+	err = s.dev.do(func() error { n = s.q.Limit(); return nil })
+	return n, err
+}
+
 // Destroy ends the queue; work requests on it vanish. It must have no queue pairs.
 func (s *SRQ) Destroy() error {
 	n, first := s.users.end()

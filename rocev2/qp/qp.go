@@ -100,6 +100,7 @@ func (q *QP) State() verbs.State { return q.state }
 func (q *QP) Attr() verbs.Attr {
 	a := q.attr.all()
 	a.State = q.state
+	a.Draining = q.state == verbs.StateSQD && q.req.draining
 	if q.state != verbs.StateReset && q.state != verbs.StateInit {
 		a.RQPSN = q.rsp.expected
 	}

@@ -30,10 +30,13 @@ func TestDrain(t *testing.T) {
 	x.ack(1)
 	x.nak(2, rocev2.NAKPSNSequence)
 	x.wantSent("2A!")
-	if len(x.events) != 0 {
+	if len(x.events) != 0 || !x.q.Attr().Draining {
 		t.Error("drained too early")
 	}
 	x.ack(2)
+	if x.q.Attr().Draining {
+		t.Error("nothing is outstanding, and Draining is set")
+	}
 	if !slices.Equal(x.events, []verbs.EventType{verbs.EventQPDrained}) {
 		t.Errorf("events %v", x.events)
 	}

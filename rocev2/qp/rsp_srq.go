@@ -35,6 +35,9 @@ func (s *SRQ) Len() int { return int(s.ring.n) }
 // left after one was taken; 0 disarms it (IBTA 10.2.9).
 func (s *SRQ) SetLimit(n int) { s.limit = uint32(max(n, 0)) }
 
+// Limit returns the limit of SetLimit, 0 if it was reported.
+func (s *SRQ) Limit() int { return int(s.limit) }
+
 func (s *SRQ) pop(b *recvBuffer) bool {
 	if !s.ring.pop(b) {
 		return false

@@ -32,7 +32,7 @@ func OpenDoorbell(b []byte) (Doorbell, error) {
 	if err := checkAligned(b); err != nil {
 		return Doorbell{}, err
 	}
-	return Doorbell{groups: word64(b, 0), rings: b[line:DoorbellBytes]}, nil
+	return Doorbell{groups: word64(b, DoorbellGroupsAt), rings: b[DoorbellRingsAt:DoorbellBytes]}, nil
 }
 
 func (b Doorbell) group(g int) *atomic.Uint64 { return word64(b.rings, 8*g) }
@@ -90,7 +90,7 @@ func OpenStatusPage(b []byte) (StatusPage, error) {
 	if err := checkAligned(b); err != nil {
 		return StatusPage{}, err
 	}
-	return StatusPage{word64(b, 0), word32(b, line)}, nil
+	return StatusPage{word64(b, StatusPageAsleepAt), word32(b, StatusPageEndedAt)}, nil
 }
 
 // AllGroups has the bits of all groups of 64 rings.

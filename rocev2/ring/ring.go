@@ -9,14 +9,6 @@ import (
 	"sync/atomic"
 )
 
-const (
-	line   = 64 // bytes of a cache line
-	header = 4 * line
-
-	maxEntries    = 1 << 22
-	maxEntryBytes = 1 << 12
-)
-
 // ErrIndex: the other side wrote an index that no correct program writes.
 var ErrIndex = errors.New("ring: the other side's index is beyond the ring")
 
@@ -33,15 +25,15 @@ func ShapeFor(entries, entryBytes int) Shape {
 
 // Bytes is the memory that a ring takes, a multiple of a cache line.
 func (s Shape) Bytes() int {
-	return header + (int(s.Entries)*int(s.EntryBytes)+line-1)&^(line-1)
+	return EntriesAt + (int(s.Entries)*int(s.EntryBytes)+line-1)&^(line-1)
 }
 
 func (s Shape) check() error {
-	if s.Entries == 0 || s.Entries > maxEntries || bits.OnesCount32(s.Entries) != 1 {
-		return fmt.Errorf("ring: %d entries: use a power of two up to %d", s.Entries, maxEntries)
+	if s.Entries == 0 || s.Entries > MaxEntries || bits.OnesCount32(s.Entries) != 1 {
+		return fmt.Errorf("ring: %d entries: use a power of two up to %d", s.Entries, MaxEntries)
 	}
-	if s.EntryBytes == 0 || s.EntryBytes > maxEntryBytes || s.EntryBytes%16 != 0 {
-		return fmt.Errorf("ring: entries of %d bytes: use a multiple of 16 up to %d", s.EntryBytes, maxEntryBytes)
+	if s.EntryBytes == 0 || s.EntryBytes > MaxEntryBytes || s.EntryBytes%16 != 0 {
+		return fmt.Errorf("ring: entries of %d bytes: use a multiple of 16 up to %d", s.EntryBytes, MaxEntryBytes)
 	}
 	return nil
 }
@@ -65,8 +57,8 @@ func Open(b []byte, s Shape) (Ring, error) {
 		return Ring{}, err
 	}
 	return Ring{
-		producer: word32(b, 0), consumer: word32(b, line), armed: word32(b, 2*line), state: word32(b, 3*line), watched: word32(b, 3*line+4),
-		entries: b[header : header+int(s.Entries)*int(s.EntryBytes)], mask: s.Entries - 1, bytes: s.EntryBytes,
+		producer: word32(b, ProducerAt), consumer: word32(b, ConsumerAt), armed: word32(b, ArmedAt), state: word32(b, StateAt), watched: word32(b, WatchedAt),
+		entries: b[EntriesAt : EntriesAt+int(s.Entries)*int(s.EntryBytes)], mask: s.Entries - 1, bytes: s.EntryBytes,
 	}, nil
 }
 

@@ -32,6 +32,10 @@ type Attr struct {
 	// from Query; applications do not set it.
 	Selective bool
 
+	// Draining means that in SQD messages are outstanding that have begun before. Query returns it; applications do not
+	// set it.
+	Draining bool
+
 	AV AddressVector // address vector of RC and UC, from INIT to RTR
 }
 

@@ -31,11 +31,16 @@ type Device interface {
 
 // Limits are the largest values that a device takes (IBTA 11.2.1.2).
 type Limits struct {
-	CQ          int // completions of a completion queue
+	CQ          int // completions of a completion queue, if this process has no other one
 	WR          int // work requests of a queue
 	SGE         int // elements of a work request's list
 	Inline      int // bytes of inline data
 	MaxRdAtomic int // READs and ATOMICs outstanding in one direction of a queue pair
+
+	// Numbers of objects that this process may have at the same time. 0: the device does not count them.
+	QPs, CQs, SRQs, MRs, MWs, AHs int
+
+	RegionBytes uint64 // bytes in all regions of this process; 0: the device does not count them
 }
 
 // Port is the state of the interface.
@@ -43,8 +48,21 @@ type Port struct {
 	Active bool // the interface is up and has a carrier
 	MTU    int  // MTU of IP packets, bytes; rocev2.PMTUOverhead of them are not payload
 
-	// GIDs are the addresses by GID index. An invalid address is a free index.
+	RateBps uint64  // rate of the link in one direction, bits per second; 0: not known
+	MAC     [6]byte // address of the interface, in the order of the wire; zeros: it has none
+
+	// GIDs are the addresses by GID index. An invalid address is a free index. All are of type RoCE v2.
 	GIDs []netip.Addr
+}
+
+// GUID is the identifier of the device: the EUI-64 of its address, in the order of the wire, as other RoCE devices have
+// it (IBTA 4.1.1). It is all zeros without an address.
+func (p *Port) GUID() (g [8]byte) {
+	m := p.MAC
+	if m == ([6]byte{}) {
+		return g
+	}
+	return [8]byte{m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]}
 }
 
 // PD is a protection domain: the objects that may be used together (IBTA 10.2.3).
@@ -137,6 +155,15 @@ type CQ interface {
 	SetEventFD(fd int)
 
 	Destroy() error
+}
+
+// ResizableCQ is an optional interface of a CQ.
+type ResizableCQ interface {
+	CQ
+
+	// Resize gives the queue another depth. Poll may find nothing until it has returned. Completions that were not polled stay, in their order. If there are more of
+	// them than depth, the error says so, and nothing has changed (IBTA 11.2.8.3).
+	Resize(depth int) error
 }
 
 // SRQ is a shared receive queue (IBTA 10.2.9).

@@ -183,6 +183,12 @@ func (p *Process) InUse() []Use {
 	return list(&p.inUse)
 }
 
+// Most is what the process may have at most of a kind: its own limit or that of its user, whichever is lower.
+func (p *Process) Most(k Kind) uint64 {
+	l := &p.accounts.limits
+	return min(l.Process[k], l.User[k])
+}
+
 // Close releases all that the process has, and the process. A second call does nothing.
 func (p *Process) Close() {
 	a := p.accounts

@@ -82,7 +82,7 @@ func (p *PD) createPair(depth int, init *verbs.QPInit, a verbs.Attr, mem []byte)
 	if err := verbs.ToInit(&toInit, verbs.Endpoint{}, a); err != nil {
 		return x, err
 	}
-	mr, forMR, err := p.newMR(mem, verbs.AccessLocalWrite, proto.Group{})
+	mr, forMR, err := p.newMR(mem, addressOf(mem), verbs.AccessLocalWrite, proto.Group{})
 	if err != nil {
 		return x, err
 	}

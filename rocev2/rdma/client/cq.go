@@ -28,6 +28,8 @@ type CQ struct {
 	memory []byte // nil from Destroy on
 	in     *ring.CompletionConsumer
 
+	changing sync.Mutex // held by Resize and Destroy
+
 	gone    chan struct{} // closed by Destroy
 	notify  chan struct{}
 	signals uint32 // number of signals when the server last signalled; readSignals'
@@ -56,7 +58,7 @@ func (d *Device) CreateCQ(depth int) (verbs.CQ, error) {
 }
 
 func (d *Device) checkDepth(depth int) error {
-	if depth < 1 || depth > d.limits.CQ {
+	if depth < 1 || depth > ring.MaxEntries { // the server names a limit of the process
 		return fmt.Errorf("a completion queue of %d; choose 1 to %d", depth, d.limits.CQ)
 	}
 	return nil
@@ -70,10 +72,7 @@ func placeOfCQ(r *proto.CreateCQReply) (offset uint32, n int) {
 // newCQ is the completion queue of a reply, whose ring is in b. After an error the server has it no more.
 func (d *Device) newCQ(depth int, r *proto.CreateCQReply, b []byte) (*CQ, error) {
 	c := &CQ{d: d, handle: r.Handle, depth: depth, memory: b, gone: make(chan struct{}), notify: make(chan struct{}, 1), fd: -1}
-	m, err := ring.Open(b, ring.Shape(r.Ring))
-	if err == nil && r.Ring.EntryBytes < wqe.CqeBytes {
-		err = fmt.Errorf("%w: completions of %d bytes", proto.ErrProtocol, r.Ring.EntryBytes)
-	}
+	m, err := openCompletions(b, r)
 	if err != nil {
 		c.unmap()
 		return nil, errors.Join(err, d.undo(r))
@@ -85,8 +84,21 @@ func (d *Device) newCQ(depth int, r *proto.CreateCQReply, b []byte) (*CQ, error)
 	return c, nil
 }
 
+// openCompletions opens the ring of a reply, which is in b.
+func openCompletions(b []byte, r *proto.CreateCQReply) (ring.Ring, error) {
+	m, err := ring.Open(b, ring.Shape(r.Ring))
+	if err == nil && r.Ring.EntryBytes < wqe.CqeBytes {
+		err = fmt.Errorf("%w: completions of %d bytes", proto.ErrProtocol, r.Ring.EntryBytes)
+	}
+	return m, err
+}
+
 // Depth implements verbs.CQ.
-func (c *CQ) Depth() int { return c.depth }
+func (c *CQ) Depth() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.depth
+}
 
 // Poll implements verbs.CQ.
 func (c *CQ) Poll(out []verbs.Completion) int {
@@ -243,6 +255,13 @@ func (d *Device) readSignals() {
 
 // Destroy implements verbs.CQ.
 func (c *CQ) Destroy() error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	return c.destroy()
+}
+
+// destroy is Destroy with changing held.
+func (c *CQ) destroy() error {
 	select {
 	case <-c.gone:
 		return nil

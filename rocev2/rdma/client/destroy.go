@@ -76,9 +76,11 @@ func (d *Device) DestroyPair(qp verbs.QP, cq verbs.CQ) error {
 	if !ok1 || !ok2 || q.pd.d != d || c.d != d {
 		return errForeign
 	}
+	c.changing.Lock()
+	defer c.changing.Unlock()
 	rings, ok := take(d, d.qps, q, q.handle)
 	if !ok {
-		return errors.Join(errDestroyed, c.Destroy())
+		return errors.Join(errDestroyed, c.destroy())
 	}
 	completions, ok := take(d, d.cqs, c, c.handle)
 	if !ok {

@@ -141,7 +141,10 @@ func (d *Device) hello() error {
 		proto.CloseFDs(fds)
 		return fmt.Errorf("%w: %d of %d have arrived", proto.ErrDescriptors, len(fds), proto.HelloFDs)
 	}
-	d.limits = verbs.Limits{CQ: int(r.CQ), WR: int(r.WR), SGE: int(r.SGE), Inline: int(r.Inline), MaxRdAtomic: int(r.MaxRdAtomic)}
+	d.limits = verbs.Limits{
+		CQ: int(r.CQ), WR: int(r.WR), SGE: int(r.SGE), Inline: int(r.MaxInline), MaxRdAtomic: int(r.MaxRdAtomic), QPs: int(r.QPs), CQs: int(r.CQs),
+		SRQs: int(r.SRQs), MRs: int(r.MRs), MWs: int(r.MWs), AHs: int(r.AHs), RegionBytes: r.RegionBytes,
+	}
 	d.wake = fds[2]
 	d.signal = os.NewFile(uintptr(fds[3]), "signals")
 	defer proto.CloseFDs(fds[:2])
@@ -192,7 +195,9 @@ func (d *Device) Port() (verbs.Port, error) {
 	if err := d.plain(proto.TPort, nil, &r); err != nil {
 		return verbs.Port{}, err
 	}
-	p := verbs.Port{Active: r.Active != 0, MTU: int(r.MTU), GIDs: make([]netip.Addr, min(r.Count, proto.MaxGIDs))}
+	p := verbs.Port{
+		Active: r.Active != 0, MTU: int(r.MTU), RateBps: uint64(r.Mbps) * 1e6, MAC: r.MAC, GIDs: make([]netip.Addr, min(r.Count, proto.MaxGIDs)),
+	}
 	for i := range p.GIDs {
 		p.GIDs[i] = r.GIDs[i].IP()
 	}

@@ -16,7 +16,7 @@ func (p *PD) Distribute(b []byte, g mr.Group) (mr.DistributionRegion, error) {
 	if err := g.Check(uint64(len(b))); err != nil {
 		return nil, err
 	}
-	m, err := p.register(b, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, g)
+	m, err := p.register(b, addressOf(b), verbs.AccessLocalWrite|verbs.AccessRemoteWrite, g)
 	if err != nil {
 		return nil, err
 	}

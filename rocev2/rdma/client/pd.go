@@ -42,16 +42,37 @@ type MR struct {
 
 // RegMR implements verbs.PD. Memory that Alloc has returned, or a part of it, costs no copy.
 func (p *PD) RegMR(b []byte, access verbs.Access) (verbs.MR, error) {
-	m, err := p.register(b, access, nil)
+	return p.registerAt(b, addressFor(b, access), access)
+}
+
+// RegMRAt is RegMR with another address of the first byte: work requests and peers name the memory from va on, as
+// with ibv_reg_mr_iova. With an address of 0 the region is zero-based.
+func (p *PD) RegMRAt(b []byte, va uint64, access verbs.Access) (verbs.MR, error) {
+	if va == 0 {
+		access |= verbs.AccessZeroBased
+	}
+	return p.registerAt(b, va, access)
+}
+
+func (p *PD) registerAt(b []byte, va uint64, access verbs.Access) (verbs.MR, error) {
+	m, err := p.register(b, va, access, nil)
 	if err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-func (p *PD) register(b []byte, access verbs.Access, g mr.Group) (*MR, error) {
+// addressFor is the address by which peers name the first byte of a region of RegMR.
+func addressFor(b []byte, access verbs.Access) uint64 {
+	if access&verbs.AccessZeroBased != 0 {
+		return 0
+	}
+	return addressOf(b)
+}
+
+func (p *PD) register(b []byte, va uint64, access verbs.Access, g mr.Group) (*MR, error) {
 	d, group := p.d, proto.GroupOf(g)
-	m, inArena, err := p.newMR(b, access, group)
+	m, inArena, err := p.newMR(b, va, access, group)
 	if err != nil {
 		return nil, err
 	}
@@ -59,18 +80,15 @@ func (p *PD) register(b []byte, access verbs.Access, g mr.Group) (*MR, error) {
 	if inArena != nil {
 		err = d.plain(proto.TRegArena, inArena, &r)
 	} else if err = d.passMemory(addressOf(b), m.n, access); err == nil {
-		err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n, Group: group}, &r)
+		err = d.plain(proto.TRegMemory, &proto.RegMemory{PD: p.handle, Access: uint32(access), Addr: addressOf(b), Length: m.n, VA: m.va, Group: group}, &r)
 	}
 	return m, m.made(&r, err)
 }
 
 // newMR is a region that the server is to make, with the request if its memory is of Alloc. The memory is kept from
 // now on.
-func (p *PD) newMR(b []byte, access verbs.Access, group proto.Group) (*MR, *proto.RegArena, error) {
-	m := &MR{d: p.d, n: uint64(len(b)), memory: b}
-	if access&verbs.AccessZeroBased == 0 {
-		m.va = addressOf(b)
-	}
+func (p *PD) newMR(b []byte, va uint64, access verbs.Access, group proto.Group) (*MR, *proto.RegArena, error) {
+	m := &MR{d: p.d, va: va, n: uint64(len(b)), memory: b}
 	if len(b) == 0 {
 		return nil, nil, fmt.Errorf("register: %w: a region of 0 bytes", verbs.ErrRange)
 	}

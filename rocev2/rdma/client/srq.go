@@ -78,6 +78,13 @@ func (s *SRQ) SetLimit(n int) error {
 	return s.d.plain(proto.TSetSRQLimit, &proto.SRQLimit{Handle: s.handle, Limit: int32(n)}, nil)
 }
 
+// Limit returns the limit of SetLimit, 0 if there is none or the queue has reported it.
+func (s *SRQ) Limit() (int, error) {
+	var r proto.SRQLimit
+	err := s.d.plain(proto.TQuerySRQ, &proto.Handle{Handle: s.handle}, &r)
+	return int(r.Limit), err
+}
+
 // Destroy implements verbs.SRQ.
 func (s *SRQ) Destroy() error {
 	had, err := destroy(s.d, s.d.srqs, s, s.handle, proto.TDestroySRQ)

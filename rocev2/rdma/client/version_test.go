@@ -41,7 +41,7 @@ func TestOtherVersion(t *testing.T) {
 	if m := testkit.Receive(t, "a hello", hello); m.Version != proto.Version || m.Magic != proto.Magic {
 		t.Errorf("the client said %+v", m)
 	}
-	if !errors.Is(err, proto.ErrVersion) || !strings.Contains(err.Error(), "install the same for both: 1 and 2") {
+	if !errors.Is(err, proto.ErrVersion) || !strings.Contains(err.Error(), "install the same for both: 2 and 3") {
 		t.Errorf("%v", err)
 	}
 }

@@ -117,7 +117,7 @@ func AttrOf(a verbs.Attr) Attr {
 		State: uint8(a.State), PMTU: uint8(a.PMTU), Access: uint8(a.Access), MaxRdAtomic: a.MaxRdAtomic,
 		MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry,
 		Selective: flag(a.Selective), PKey: a.PKey, DestQPN: a.DestQPN, QKey: a.QKey, SQPSN: uint32(a.SQPSN), RQPSN: uint32(a.RQPSN),
-		AV: AVOf(a.AV),
+		Draining: uint32(flag(a.Draining)), AV: AVOf(a.AV),
 	}
 }
 
@@ -127,7 +127,7 @@ func (a *Attr) Verbs() verbs.Attr {
 		State: verbs.State(a.State), PMTU: rocev2.PMTU(a.PMTU), Access: verbs.Access(a.Access), MaxRdAtomic: a.MaxRdAtomic,
 		MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry,
 		Selective: a.Selective != 0, PKey: a.PKey, DestQPN: a.DestQPN, QKey: a.QKey, SQPSN: rocev2.PSN(a.SQPSN), RQPSN: rocev2.PSN(a.RQPSN),
-		AV: a.AV.Verbs(),
+		Draining: a.Draining != 0, AV: a.AV.Verbs(),
 	}
 }
 

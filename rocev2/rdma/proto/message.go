@@ -2,15 +2,18 @@
 
 package proto
 
-// Version is the version of the protocol. Server and client must have the same. It stays 1 until the
-// first release, and is raised with every later change of a message.
-const Version = 1
+// Version is the version of the protocol. Server and client must have the same. It is raised when a message changes that
+// clients of the version before exchange.
+const Version = 2
 
 // Magic begins a Hello.
 const Magic = 0x49445253 // "SRDI"
 
 // MaxMessage is the length of the longest message in bytes.
 const MaxMessage = 4096
+
+// MaxObjects is how many objects a process may have, of those that have no limit too.
+const MaxObjects = 1 << 16
 
 // MaxText is the length of the longest text of an error in bytes.
 const MaxText = 1024
@@ -60,6 +63,9 @@ const (
 	// TEncryptQP gives a queue pair its keys.
 	TEncryptQP
 
+	TQuerySRQ
+	TResizeCQ
+
 	// TEvent is an asynchronous event, a message of the server.
 	TEvent Type = 0x100
 
@@ -83,9 +89,13 @@ type Hello struct{ Magic, Version uint32 }
 // HelloReply has the limits of the device. Descriptors: the status page, which can be mapped for reading
 // only (package ring); the doorbell; an eventfd that the client signals when the server sleeps; a
 // socket from which the client reads a byte when a completion queue was signalled.
+//
+// QPs to AHs are how many objects the process may have, and RegionBytes is how many bytes in all regions.
 type HelloReply struct {
-	Version                          uint32
-	CQ, WR, SGE, Inline, MaxRdAtomic uint32
+	Version                             uint32
+	CQ, WR, SGE, MaxInline, MaxRdAtomic uint32
+	QPs, CQs, SRQs, MRs, MWs, AHs       uint32
+	RegionBytes                         uint64
 }
 
 // HelloFDs is the number of descriptors of a HelloReply.
@@ -100,10 +110,13 @@ const MaxGIDs = 128
 // Addr is an IP address as 16 bytes in network byte order; IPv4 is ::ffff:a.b.c.d. All zeros: none.
 type Addr [16]byte
 
-// PortReply is the state of the port.
+// PortReply is the state of the port: verbs.Port. Mbps is the rate of the link in Mbit/s, 0 if it is not known. The
+// GID table has Count entries; one of zeros is a free index.
 type PortReply struct {
-	Active, MTU, Count uint32
-	GIDs               [MaxGIDs]Addr
+	Active, MTU, Count, Mbps uint32
+	MAC                      [6]uint8
+	_                        [2]uint8
+	GIDs                     [MaxGIDs]Addr
 }
 
 // AddArena has the server map a memfd, sealed in its size, as memory for regions.
@@ -135,11 +148,12 @@ type RegArena struct {
 }
 
 // RegMemory registers memory of the client at an address (package mr/clientmem). The client has sent a
-// TPassMemory before, with the descriptors of its /proc/self/mem, maps and pagemap.
+// TPassMemory before, with the descriptors of its /proc/self/mem, maps and pagemap. VA is the address by which the client
+// and its peers name the first byte.
 type RegMemory struct {
-	PD, Access   uint32
-	Addr, Length uint64
-	Group        Group
+	PD, Access       uint32
+	Addr, Length, VA uint64
+	Group            Group
 }
 
 // RegReply has the keys of a region.
@@ -172,7 +186,12 @@ type CreateSRQReply struct {
 	Offset, _     uint32
 }
 
-// SRQLimit sets the limit of a shared receive queue.
+// ResizeCQ gives a completion queue a ring for up to Depth completions. The reply is a CreateCQReply with the same
+// handle. The server moves the completions that were not read to the new ring, from entry 0 on, with the words at ArmedAt and
+// StateAt. The client neither reads the old ring nor writes to it after the request, unless the reply is an error.
+type ResizeCQ struct{ Handle, Depth uint32 }
+
+// SRQLimit sets the limit of a shared receive queue, and is the reply to TQuerySRQ. The limit is 0 when it was reached.
 type SRQLimit struct {
 	Handle uint32
 	Limit  int32
@@ -218,7 +237,7 @@ type Attr struct {
 	MaxDestRdAtomic, MinRNRTimer, Timeout, RetryCnt, RNRRetry uint8
 	Selective                                                 uint8
 	PKey                                                      uint16
-	DestQPN, QKey, SQPSN, RQPSN, _                            uint32
+	DestQPN, QKey, SQPSN, RQPSN, Draining                     uint32
 	AV                                                        AddressVector
 }
 
@@ -321,8 +340,12 @@ func Bodies(t Type) (request, reply any, ok bool) {
 		return new(Handle), new(AllocMWReply), true
 	case TCreateCQ:
 		return new(CreateCQ), new(CreateCQReply), true
+	case TResizeCQ:
+		return new(ResizeCQ), new(CreateCQReply), true
 	case TCreateSRQ:
 		return new(CreateSRQ), new(CreateSRQReply), true
+	case TQuerySRQ:
+		return new(Handle), new(SRQLimit), true
 	case TSetSRQLimit:
 		return new(SRQLimit), nil, true
 	case TCreateAH:

@@ -28,7 +28,7 @@ import (
 // whose fields lie at multiples of their size, as in C.
 func TestBodies(t *testing.T) {
 	var all []proto.Type
-	for ty := proto.THello; ty <= proto.TEncryptQP; ty++ {
+	for ty := proto.THello; ty <= proto.TResizeCQ; ty++ {
 		all = append(all, ty)
 	}
 	for ty := proto.TCMOpen; ty <= proto.TCMAnswer; ty++ {
@@ -49,7 +49,7 @@ func TestBodies(t *testing.T) {
 			}
 		}
 	}
-	for _, ty := range []proto.Type{0, proto.TEncryptQP + 1, proto.TEvent, proto.TCMAnswer + 1, proto.TCMEvent, proto.THello | proto.Reply} {
+	for _, ty := range []proto.Type{0, proto.TResizeCQ + 1, proto.TEvent, proto.TCMAnswer + 1, proto.TCMEvent, proto.THello | proto.Reply} {
 		if _, _, ok := proto.Bodies(ty); ok {
 			t.Errorf("type %#x is a request", ty)
 		}
@@ -82,7 +82,7 @@ func TestBytes(t *testing.T) {
 func TestAttr(t *testing.T) {
 	a := verbs.Attr{
 		State: verbs.StateRTS, PMTU: rocev2.PMTU2048, DestQPN: 1, PKey: 2, QKey: 3, SQPSN: 4, RQPSN: 5, Access: 6, MaxRdAtomic: 7, MaxDestRdAtomic: 8,
-		MinRNRTimer: 9, Timeout: 10, RetryCnt: 11, RNRRetry: 12, Selective: true,
+		MinRNRTimer: 9, Timeout: 10, RetryCnt: 11, RNRRetry: 12, Selective: true, Draining: true,
 		AV: verbs.AddressVector{Dst: netip.MustParseAddr("10.0.0.1"), Src: netip.MustParseAddr("fe80::1"), TClass: 13, HopLimit: 14},
 	}
 	v := reflect.ValueOf(a)

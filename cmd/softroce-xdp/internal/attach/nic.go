@@ -304,7 +304,7 @@ func serveNIC(name string, o loader.Options, n *loader.NIC, log *slog.Logger) (*
 	set.setNIC(flags, n)
 	s, err := device.New(device.Config{
 		Socket: proto.SocketPath(o.RunDir, name), Mode: fs.FileMode(n.Mode), Group: n.Group,
-		Limits: &set.limits, Log: log,
+		Rate: func() uint64 { return loader.LinkRate(name) }, Limits: &set.limits, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clib
+
+import (
+	"debug/elf"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+)
+
+// The library has every public name of the libibverbs of this machine up to IBVERBS_1.14, with its version, and every name that the programs and
+// libraries here import from it. The loader refuses a program if one is missing.
+func TestNames(t *testing.T) {
+	require.Command(t, "make", "gcc", "ib_write_bw")
+	dir := t.TempDir()
+	makeLibrary(t, dir)
+	ours := exports(t, filepath.Join(dir, "libibverbs.so.1"))
+
+	public := 0
+	for name := range exports(t, installed(t, "libibverbs.so.1")) {
+		_, version, _ := strings.Cut(name, "@")
+		var minor int
+		if n, _ := fmt.Sscanf(version, "IBVERBS_1.%d", &minor); n == 0 || minor > 14 { // those of rdma-core 44
+			continue
+		}
+		public++
+		if !ours[name] {
+			t.Errorf("the library has no %s", name)
+		}
+	}
+	if public < 75 { // as rdma-core 44
+		t.Errorf("the libibverbs of this machine has %d public names, want 75 or more", public)
+	}
+
+	// The mlx5 and efa libraries are what perftest, UCX and libfabric link.
+	for _, name := range []string{"libmlx5.so.1", "libefa.so.1", "librdmacm.so.1"} {
+		imports := 0
+		for _, s := range imported(t, installed(t, name)) {
+			if s.Library != "libibverbs.so.1" {
+				continue
+			}
+			imports++
+			if full := s.Name + "@" + s.Version; !ours[full] {
+				t.Errorf("%s imports %s, which the library does not have", name, full)
+			}
+		}
+		if imports == 0 {
+			t.Errorf("%s imports nothing of libibverbs.so.1: is the file what the test takes it for?", name)
+		}
+	}
+}
+
+// installed is the path of a library of this machine.
+func installed(t *testing.T, name string) string {
+	t.Helper()
+	for _, dir := range []string{"/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib"} {
+		if found, _ := filepath.Glob(filepath.Join(dir, name)); len(found) > 0 {
+			return found[0]
+		}
+	}
+	t.Fatalf("%s is not installed: apt-get install libibverbs1 librdmacm1 ibverbs-providers", name)
+	return ""
+}
+
+func open(t *testing.T, path string) *elf.File {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func imported(t *testing.T, path string) []elf.ImportedSymbol {
+	t.Helper()
+	symbols, err := open(t, path).ImportedSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return symbols
+}
+
+// exports are the names of a library that programs are linked with, as name@version. Names that only old programs have
+// are hidden, and left out.
+func exports(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	f := open(t, path)
+	versions, err := f.DynamicVersions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, s := range symbols {
+		if s.Section == elf.SHN_UNDEF || s.Section == elf.SHN_ABS || !s.HasVersion || s.VersionIndex.IsHidden() {
+			continue
+		}
+		for _, v := range versions {
+			if v.Index == s.VersionIndex.Index() {
+				names[s.Name+"@"+v.Name] = true
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects of the library, and the functions that its files share.
+ *
+ * The library is a client of the device of an agent (docs/run/device.md). Control messages pass a
+ * socket (control.c); work requests and completions pass rings in memory that the agent shares (ring.h).
+ * Each context has one thread, which receives the messages of the agent.
+ *
+ * Locks, in the order in which a thread may take them: the lock of a queue, then that of its context.
+ */
+#ifndef SOFTROCE_H
+#define SOFTROCE_H
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ring.h"
+#include "softroce_proto.h"
+
+/* verbs.h has macros with the names of functions that this library exports. */
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+#undef ibv_get_device_list
+
+#define EXPORT __attribute__((visibility("default")))
+#define container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+
+#define PORTS 1 /* ports of a device */
+
+/* A device: an interface that an agent serves. Devices are never freed, so pointers to them stay valid. */
+struct device {
+	struct ibv_device ibv;
+	char ifname[64];
+	char path[108]; /* socket of the agent */
+	__be64 guid;    /* 0: not known yet */
+	struct device *next;
+};
+
+/* Whether a context can be used. */
+enum { ALIVE, ENDED, FORKED };
+
+/* An asynchronous event that the program has not received. */
+struct async {
+	struct ibv_async_event event;
+	struct async *next;
+};
+
+struct call; /* a request whose reply has not arrived: control.c */
+
+struct context {
+	struct verbs_context verbs; /* verbs.context is what programs have */
+	struct device *device;
+	struct softroce_hello_reply limits;
+
+	int socket;                        /* control messages */
+	int signals;                       /* readable when a completion queue was signalled */
+	int stop;                          /* eventfd that ends the thread */
+	const uint8_t *status_page;        /* words of the agent: asleep, ended */
+	struct doorbell doorbell;
+	int gone;                          /* ALIVE, ENDED or FORKED; atomic */
+	pthread_t thread;
+
+	pthread_mutex_t send_lock;         /* one message at a time */
+	pthread_mutex_t lock;              /* all that follows */
+	pthread_cond_t changed;            /* a call has its reply, or one that waits may start */
+	struct call *calls;
+	uint32_t seq;
+	unsigned waiting;                  /* calls that wait for a neighbour */
+	bool memory_passed;                /* the agent has the descriptors of this process's memory */
+	bool port_known;                   /* port has the GIDs */
+	struct softroce_port_reply port;
+	struct cq *cqs;
+	struct qp *qps;
+	struct srq *srqs;
+	struct channel *channels;
+	struct async *events, **events_end;
+	struct context *next;              /* of all contexts of the process */
+};
+
+struct pd {
+	struct ibv_pd ibv;
+};
+
+struct mr {
+	struct ibv_mr ibv;
+	uint64_t iova;
+	unsigned int access;
+};
+
+struct ah {
+	struct ibv_ah ibv;
+	uint32_t pmtu; /* longest datagram in bytes, 0: not known */
+};
+
+/* A completion channel. The eventfd counts the queues of the list. */
+struct channel {
+	struct ibv_comp_channel ibv;
+	struct cq *pending, **pending_end; /* queues with an event that the program has not received */
+	struct channel *next;
+};
+
+struct cq {
+	union {
+		struct ibv_cq ibv;
+		struct ibv_cq_ex ex;
+	};
+	pthread_mutex_t lock; /* the ring */
+	struct mapping map;
+	struct ring ring;
+	unsigned empty_polls; /* since the last completion */
+	uint8_t cqe[SOFTROCE_CQE_BYTES]; /* the completion that ibv_start_poll and ibv_next_poll have read */
+
+	/* Under the lock of the context. */
+	uint32_t signals;          /* number of signals when the queue was looked at last */
+	unsigned users;            /* queue pairs of the queue */
+	bool pending;              /* the queue is in channel.pending */
+	unsigned comp_delivered;   /* completion events that the program has received */
+	unsigned async_delivered;  /* asynchronous events that the program has received */
+	struct cq *next, *next_pending;
+};
+
+struct srq {
+	struct ibv_srq ibv;
+	pthread_mutex_t lock; /* the ring */
+	struct mapping map;
+	struct ring ring;
+	struct ibv_srq_attr attr;
+	unsigned async_delivered; /* under the lock of the context */
+	struct srq *next;
+};
+
+/* The work request that is being written: post.c. */
+struct entry {
+	uint8_t bytes[SOFTROCE_RING_MAX_ENTRY_BYTES];
+	uint64_t length; /* of the message */
+	uint32_t size;   /* bytes of the entry that are used */
+	uint32_t ah_pmtu;
+	bool open, has_ah;
+};
+
+struct qp {
+	union {
+		struct ibv_qp ibv;
+		struct ibv_qp_ex ex;
+	};
+	bool extended; /* ibv_qp_to_qp_ex returns ex */
+	bool signal_all;
+	uint8_t service; /* SOFTROCE_QPT_RC ... */
+	uint8_t max_rd_atomic;
+	uint32_t pmtu; /* bytes, 0: not set */
+	struct ibv_qp_cap cap;
+	struct ibv_qp_init_attr init;
+	uint8_t port;
+	uint8_t sgid_index;
+	struct mapping map;
+
+	pthread_mutex_t send_lock; /* send and what follows */
+	struct ring send;
+	struct entry entry;
+	uint32_t first;  /* entries before ibv_wr_start */
+	int error;       /* first error since ibv_wr_start */
+
+	pthread_mutex_t recv_lock;
+	struct ring recv;
+
+	unsigned async_delivered; /* under the lock of the context */
+	struct qp *next;
+};
+
+static inline struct context *to_context(struct ibv_context *c) { return container_of(c, struct context, verbs.context); }
+static inline struct device *to_device(struct ibv_device *d) { return (struct device *)d; }
+static inline struct cq *to_cq(struct ibv_cq *cq) { return (struct cq *)cq; }
+static inline struct qp *to_qp(struct ibv_qp *qp) { return (struct qp *)qp; }
+static inline struct srq *to_srq(struct ibv_srq *srq) { return (struct srq *)srq; }
+static inline struct channel *to_channel(struct ibv_comp_channel *c) { return (struct channel *)c; }
+
+static inline int gone(struct context *c) { return __atomic_load_n(&c->gone, __ATOMIC_ACQUIRE); }
+
+/* fail sets errno and returns NULL, as functions of verbs do that make an object. */
+static inline void *fail(int error)
+{
+	errno = error;
+	return NULL;
+}
+
+/* log.c */
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...); /* one line on stderr */
+__attribute__((format(printf, 1, 2))) void note(const char *format, ...);     /* with SOFTROCE_LOG only */
+int unsupported(const char *name); /* EOPNOTSUPP; notes each name once */
+
+/* control.c */
+struct message {
+	uint16_t type;
+	const void *body; /* NULL: none */
+	size_t bytes;
+	const int *fds; /* descriptors for the agent, which stay the caller's */
+	int nfds;
+	bool waits; /* the agent may wait for a neighbour */
+};
+struct answer {
+	void *body; /* NULL: none */
+	size_t bytes;
+	int *fd; /* one descriptor of rings, which is the caller's; NULL: none */
+};
+int control_open(struct context *c);
+void control_close(struct context *c);
+int call(struct context *c, struct message m, struct answer a);
+int call_handle(struct context *c, uint16_t type, uint32_t handle); /* ends an object */
+void control_forked(struct context *c);
+#define BODY(x) .body = &(x), .bytes = sizeof(x)
+
+/* events.c */
+void async_event(struct context *c, struct ibv_async_event e);
+void async_forget(struct context *c, void *element);
+void on_event(struct context *c, const struct softroce_event *e);
+void on_signals(struct context *c);
+void on_end(struct context *c);
+
+/* channel.c */
+void channel_event(struct cq *cq); /* with the lock of the context */
+void channel_forget(struct cq *cq);
+void channels_end(struct context *c);
+uint64_t eventfd_one(int fd);
+
+/* query.c */
+int gids(struct context *c, struct softroce_port_reply *p);
+int find_gid(struct context *c, const uint8_t gid[16]); /* index, or -1 */
+int port_of(struct context *c, struct ibv_port_attr *a);
+int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *a, size_t bytes);
+int query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *a, size_t bytes);
+__be64 guid_of(struct context *c);
+
+/* ah.c */
+int address_vector(struct context *c, const struct ibv_ah_attr *a, struct softroce_address_vector *v);
+void ah_attr_of(struct context *c, const struct softroce_address_vector *v, struct ibv_ah_attr *a);
+
+/* cq.c, cq_ex.c */
+struct cq *cq_create(struct ibv_context *context, uint32_t cqe, void *user, struct ibv_comp_channel *channel, uint32_t vector);
+bool cq_next(struct cq *cq, uint8_t *cqe); /* with the lock of the queue */
+enum ibv_wc_status wc_status(const uint8_t *cqe);
+enum ibv_wc_opcode wc_opcode(const uint8_t *cqe);
+unsigned int wc_flags(const uint8_t *cqe);
+__be32 wc_imm(const uint8_t *cqe);
+bool should_yield(struct cq *cq, bool found);
+int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+int req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *a);
+
+/* qp.c */
+struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *a);
+unsigned qp_state(struct qp *qp);
+
+/* post.c, post_ex.c */
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int entry_begin(struct qp *qp, unsigned op, uint64_t wr_id, unsigned flags);
+int entry_elements(struct qp *qp, const struct ibv_sge *sge, size_t n);
+int entry_inline(struct qp *qp, const void *data, size_t n);
+int entry_address(struct qp *qp, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
+int entry_bind(struct qp *qp, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
+int entry_commit(struct qp *qp);
+void post_ex_init(struct qp *qp);
+
+/* memory.c */
+struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int dealloc_mw(struct ibv_mw *mw);
+
+/* unsupported.c */
+void unsupported_operations(struct verbs_context *v);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program of verbs for what those of Debian do not do: fork, threads that share a completion queue, events of a shared
+ * receive queue, and an address handle from a completion. Usage: program fork|threads|events|unsupported. All queue pairs are connected to
+ * themselves. It prints the first check that fails, and exits with status 1 then.
+ */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			dprintf(1, "line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
+			_exit(1); \
+		} \
+	} while (0)
+
+#define THREADS 8
+#define MESSAGES 200
+#define BYTES 5000 /* five packets */
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_mr *mr;
+static struct ibv_comp_channel *channel;
+static struct ibv_cq *cq;
+static char memory[THREADS][2][BYTES];
+
+static void open_device(void)
+{
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	CHECK(list != NULL && n == 1);
+	context = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	CHECK(context != NULL);
+	CHECK((pd = ibv_alloc_pd(context)) != NULL);
+	CHECK((mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE)) != NULL);
+	CHECK((channel = ibv_create_comp_channel(context)) != NULL);
+	CHECK((cq = ibv_create_cq(context, 2 * THREADS * MESSAGES, NULL, channel, 0)) != NULL);
+}
+
+static struct ibv_ah_attr own_address(void)
+{
+	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1};
+	CHECK(ibv_query_gid(context, 1, 0, &a.grh.dgid) == 0);
+	return a;
+}
+
+/* connected returns a queue pair that is connected to itself. */
+static struct ibv_qp *connected(enum ibv_qp_type type, struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = type, .sq_sig_all = 1,
+		.cap = {.max_send_wr = MESSAGES, .max_recv_wr = MESSAGES, .max_send_sge = 1, .max_recv_sge = 1},
+	};
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	CHECK(qp != NULL);
+	int ud = type == IBV_QPT_UD;
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 17};
+	CHECK(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0);
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num, .max_dest_rd_atomic = 1,
+				 .min_rnr_timer = 1, .ah_attr = own_address()};
+	CHECK(ibv_modify_qp(qp, &a, ud ? IBV_QP_STATE : IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+	CHECK(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | (ud ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+								   IBV_QP_MAX_QP_RD_ATOMIC)) == 0);
+	return qp;
+}
+
+static struct ibv_sge element(void *at, uint32_t n) { return (struct ibv_sge){(uintptr_t)at, n, mr->lkey}; }
+
+/* completions waits for that many completions, by events, and returns the last one. */
+static struct ibv_wc completions(int n)
+{
+	struct ibv_wc wc;
+	while (n > 0) {
+		CHECK(ibv_req_notify_cq(cq, 0) == 0);
+		int found;
+		while (n > 0 && (found = ibv_poll_cq(cq, 1, &wc)) != 0) {
+			CHECK(found == 1 && wc.status == IBV_WC_SUCCESS);
+			n--;
+		}
+		if (n == 0)
+			break;
+		struct ibv_cq *from;
+		void *user;
+		CHECK(ibv_get_cq_event(channel, &from, &user) == 0 && from == cq);
+		ibv_ack_cq_events(cq, 1);
+	}
+	return wc;
+}
+
+static void *exchange(void *arg)
+{
+	char(*mine)[BYTES] = arg;
+	struct ibv_qp *qp = connected(IBV_QPT_RC, NULL);
+	for (int i = 0; i < MESSAGES; i++) {
+		struct ibv_sge to = element(mine[1], BYTES), from = element(mine[0], BYTES);
+		struct ibv_recv_wr recv = {.sg_list = &to, .num_sge = 1}, *bad_recv;
+		struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad_send;
+		CHECK(ibv_post_recv(qp, &recv, &bad_recv) == 0);
+		CHECK(ibv_post_send(qp, &send, &bad_send) == 0);
+	}
+	return qp;
+}
+
+/* Threads post to queue pairs of their own, and one takes all completions. */
+static void threads(void)
+{
+	pthread_t thread[THREADS];
+	for (int i = 0; i < THREADS; i++) {
+		memset(memory[i][0], 'a' + i, BYTES);
+		CHECK(pthread_create(&thread[i], NULL, exchange, memory[i]) == 0);
+	}
+	completions(2 * THREADS * MESSAGES);
+	for (int i = 0; i < THREADS; i++) {
+		void *qp;
+		CHECK(pthread_join(thread[i], &qp) == 0);
+		CHECK(memcmp(memory[i][0], memory[i][1], BYTES) == 0);
+		CHECK(ibv_destroy_cq(cq) == EBUSY);
+		CHECK(ibv_destroy_qp(qp) == 0);
+	}
+	CHECK(ibv_destroy_comp_channel(channel) == EBUSY);
+	CHECK(ibv_destroy_cq(cq) == 0);
+	CHECK(ibv_destroy_comp_channel(channel) == 0);
+}
+
+/* A shared receive queue has one event when fewer receives than the limit are left. UD data is behind the header of its sender. */
+static void events(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_srq(pd, &init);
+	CHECK(srq != NULL);
+	struct ibv_qp *qp = connected(IBV_QPT_UD, srq);
+	char *buffer = memory[0][0]; /* GRH and data */
+	struct ibv_sge to = element(buffer, 40 + 8), from = element(memory[1], 8);
+	memcpy(memory[1], "datagram", 8);
+	struct ibv_recv_wr recv = {.sg_list = &to, .num_sge = 1}, *bad_recv;
+	CHECK(ibv_post_srq_recv(srq, &recv, &bad_recv) == 0 && ibv_post_srq_recv(srq, &recv, &bad_recv) == 0);
+	struct ibv_srq_attr limit = {.srq_limit = 2}, now;
+	CHECK(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT) == 0);
+	CHECK(ibv_query_srq(srq, &now) == 0 && now.srq_limit == 2 && now.max_wr == 4);
+
+	struct ibv_ah_attr address = own_address();
+	struct ibv_ah *ah = ibv_create_ah(pd, &address);
+	CHECK(ah != NULL);
+	struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .wr.ud = {ah, qp->qp_num, 17}}, *bad_send;
+	CHECK(ibv_post_send(qp, &send, &bad_send) == 0);
+	struct ibv_async_event event;
+	CHECK(ibv_get_async_event(context, &event) == 0);
+	CHECK(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq);
+	ibv_ack_async_event(&event);
+	CHECK(ibv_query_srq(srq, &now) == 0 && now.srq_limit == 0);
+
+	struct ibv_wc wc = completions(1);
+	if (wc.opcode != IBV_WC_RECV)
+		wc = completions(1);
+	else
+		completions(1);
+	CHECK(wc.opcode == IBV_WC_RECV && wc.byte_len == 48 && wc.src_qp == qp->qp_num && (wc.wc_flags & IBV_WC_GRH) != 0);
+	CHECK(memcmp(buffer + 40, "datagram", 8) == 0);
+	struct ibv_ah_attr sender;
+	CHECK(ibv_init_ah_from_wc(context, 1, &wc, (struct ibv_grh *)buffer, &sender) == 0);
+	CHECK(memcmp(&sender.grh.dgid, &address.grh.dgid, 16) == 0 && sender.grh.sgid_index == 0);
+	struct ibv_ah *reply = ibv_create_ah_from_wc(pd, &wc, (struct ibv_grh *)buffer, 1);
+	CHECK(reply != NULL && ibv_destroy_ah(reply) == 0);
+	CHECK(ibv_destroy_ah(ah) == 0 && ibv_destroy_qp(qp) == 0 && ibv_destroy_srq(srq) == 0);
+}
+
+/* In the child of a fork, the objects of the parent give errors. The parent goes on. */
+static void forks(void)
+{
+	struct ibv_qp *qp = exchange(memory[0]);
+	completions(MESSAGES); /* half of them */
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		struct ibv_wc wc;
+		struct ibv_sge from = element(memory, BYTES);
+		struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+		CHECK(ibv_poll_cq(cq, 1, &wc) < 0);
+		CHECK(ibv_req_notify_cq(cq, 0) == EIO);
+		CHECK(ibv_post_send(qp, &send, &bad) == EIO && bad == &send);
+		errno = 0;
+		CHECK(ibv_alloc_pd(context) == NULL && errno == EIO);
+		CHECK(ibv_destroy_qp(qp) == EIO);
+		memset(memory[0][1], 'c', BYTES); /* the memory of the child is its own */
+		open_device();
+		exchange(memory[1]);
+		completions(2 * MESSAGES);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	completions(MESSAGES);
+	CHECK(memcmp(memory[0][0], memory[0][1], BYTES) == 0);
+	CHECK(ibv_destroy_qp(qp) == 0);
+}
+
+/* Verbs that the library does not have return or set EOPNOTSUPP, exported functions and operations of a context alike. */
+static void unsupported(void)
+{
+	struct ibv_qp *qp = connected(IBV_QPT_UD, NULL);
+	union ibv_gid group = {.raw = {0xff}};
+	struct ibv_alloc_dm_attr dm = {.length = 4096};
+	for (int i = 0; i < 2; i++) {
+		CHECK(ibv_attach_mcast(qp, &group, 0) == EOPNOTSUPP);
+		errno = 0;
+		CHECK(ibv_alloc_dm(context, &dm) == NULL && errno == EOPNOTSUPP);
+	}
+	CHECK(ibv_destroy_qp(qp) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 2);
+	open_device();
+	if (strcmp(argv[1], "threads") == 0) {
+		threads();
+	} else if (strcmp(argv[1], "events") == 0) {
+		events();
+	} else if (strcmp(argv[1], "fork") == 0) {
+		forks();
+	} else {
+		CHECK(strcmp(argv[1], "unsupported") == 0);
+		unsupported();
+	}
+	CHECK(ibv_dealloc_pd(pd) == EBUSY);
+	CHECK(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
+	puts("ok");
+	return 0;
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clib
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/script"
+)
+
+// Unmodified programs of Debian run with the library between two hosts in network namespaces, each with an agent. The
+// scripts of testdata have the command
+//
+//	pair PROGRAM ARGS   runs PROGRAM ARGS on b as the server, and PROGRAM ARGS 10.53.0.2 on a when the server listens; both
+//	                    must exit with status 0. stdout and stderr are those of the client; the files server.out and
+//	                    server.err have those of the server. With ! at least one of the two must fail.
+//	                    GID4 and GID6 in ARGS stand for the GID index of an address of IPv4 and IPv6
+func TestPrograms(t *testing.T) {
+	require.Root(t)
+	require.Command(t, "make", "gcc", "nsenter", "setpriv", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ib_write_bw")
+	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
+		require.Skip(t, "needs the header of verbs: apt-get install libibverbs-dev")
+	}
+	library := t.TempDir()
+	makeLibrary(t, library)
+	compile := exec.Command("gcc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join(library, "program"),
+		"testdata/program.c", "-L"+library, "-libverbs")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("compile program.c: %v\n%s", err, out)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", RequireExplicitExec: true, Cmds: script.Commands(map[string]script.Command{"pair": pair}),
+		Setup: script.With(script.Build(t, "softroce-xdp"), func(env *testscript.Env) error {
+			env.Setenv("VERBS", library)
+			return script.BuildHosts(env)
+		}),
+	})
+}
+
+// makeLibrary makes the library in a directory, as `make verbs` does.
+func makeLibrary(t *testing.T, dir string) {
+	t.Helper()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // programs of other users load it
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command("make", "-C", "../..", "--no-print-directory", "verbs", "VERBS="+dir).CombinedOutput(); err != nil {
+		t.Fatalf("make verbs: %v\n%s", err, out)
+	}
+}
+
+// hang is how long a program may take that has a second of work.
+const hang = time.Minute
+
+// pair is the command of that name.
+func pair(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: pair PROGRAM ARGS")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	server := onHost(ctx, ts, "B", args...)
+	ts.Check(server.cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- server.cmd.Wait() }()
+	err := listens(ctx, server.cmd.Process.Pid, ts.Getenv("B"), ended)
+	client := onHost(ctx, ts, "A", append(args, ts.Getenv("B_IP"))...)
+	if err == nil {
+		err = client.cmd.Run()
+	}
+	if err != nil {
+		cancel() // a server without its client waits for ever
+	}
+	serverErr := <-ended
+	for name, b := range map[string]*bytes.Buffer{"client.out": client.out, "client.err": client.err, "server.out": server.out, "server.err": server.err} {
+		ts.Check(os.WriteFile(ts.MkAbs(name), b.Bytes(), 0o600))
+	}
+	ts.Check(ts.Exec("sh", "-c", "cat client.out; cat client.err >&2"))
+	err = errors.Join(err, serverErr)
+	switch {
+	case neg && err == nil:
+		ts.Fatalf("%s: both programs exit with status 0, want an error", strings.Join(args, " "))
+	case !neg && err != nil:
+		ts.Fatalf("%s: %v\nclient:\n%s%sserver:\n%s%s", strings.Join(args, " "), err, client.out, client.err, server.out, server.err)
+	}
+}
+
+// hostProgram is a program that runs in the network namespace of a host.
+type hostProgram struct {
+	cmd      *exec.Cmd
+	out, err *bytes.Buffer
+}
+
+func onHost(ctx context.Context, ts *testscript.TestScript, host string, args ...string) hostProgram {
+	for i, a := range args {
+		if gid, ok := gids[a]; ok {
+			args = slices.Clone(args)
+			args[i] = indexOf(ctx, ts, host, gid)
+		}
+	}
+	p := hostProgram{exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + ts.Getenv(host)}, args...)...), &bytes.Buffer{}, &bytes.Buffer{}}
+	p.cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"), "SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
+	return p
+}
+
+// gids are the GIDs as ibv_devinfo prints them, by the words of scripts that stand for their indexes.
+var gids = map[string]*regexp.Regexp{
+	"GID4": regexp.MustCompile(`GID\[ *(\d+)\]:\t+::ffff:10\.`),
+	"GID6": regexp.MustCompile(`GID\[ *(\d+)\]:\t+f[de][0-9a-f]*:`),
+}
+
+// indexOf is the index of the first GID of a host that matches.
+func indexOf(ctx context.Context, ts *testscript.TestScript, host string, gid *regexp.Regexp) string {
+	p := onHost(ctx, ts, host, "ibv_devinfo", "-v")
+	ts.Check(p.cmd.Run())
+	found := gid.FindSubmatch(p.out.Bytes())
+	if found == nil {
+		ts.Fatalf("no GID matches %s:\n%s", gid, p.out)
+	}
+	return string(found[1])
+}
+
+// listens waits until a process is in a network namespace and listens at a TCP port there, where nothing else does.
+func listens(ctx context.Context, pid int, namespace string, ended chan error) error {
+	want, err := os.Stat(namespace)
+	if err != nil {
+		return err
+	}
+	for {
+		if is, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && os.SameFile(is, want) && hasListener(pid) {
+			return nil
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			return errors.New("the server has ended before it listened")
+		case <-ctx.Done():
+			return fmt.Errorf("the server does not listen: %w", ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// hasListener reports whether a socket listens in the network namespace of a process.
+func hasListener(pid int) bool {
+	for _, file := range []string{"tcp", "tcp6"} {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, file))
+		if err == nil && strings.Contains(string(b), ":0000 0A ") { // state LISTEN (linux/include/net/tcp_states.h)
+			return true
+		}
+	}
+	return false
+}
