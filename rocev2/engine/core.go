@@ -36,7 +36,7 @@ type Host interface {
 	// posted before it was sent.
 	TakePosts()
 	// PublishCompletions is called when queue pairs have room for work requests in the place of those that have
-	// completed. Applications may see the completions from then on.
+	// completed. Applications may see the completions from then on. It may call Core.Overrun.
 	PublishCompletions()
 	// CQError is called for a completion queue that has lost a completion (FailOverruns).
 	CQError(cq qp.CompletionQueue)

@@ -32,7 +32,7 @@ type hooks interface {
 	// onSend is called with each packet before its headers are built. It may set the traffic
 	// class and, if the packet has a timestamp option, the credit in it. ahead: next sends the
 	// packet. x is nil for queue pair 1. omitT1: the option must not have T1. It sends nothing itself: the frame of the
-	// packet is the next one of the socket.
+	// packet is the next one of the port.
 	onSend(x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 bool)
 	// onIteration is called once an iteration, after everything was sent.
 	onIteration()

@@ -139,6 +139,7 @@ func (o *oooQP) Refuse() {
 	o.x.publish() // the state is visible before the event
 	o.refused = fmt.Errorf("nic: %s: %w", o.x.dest.addr, ErrNotOutOfOrder)
 	o.x.notify(verbs.EventQPFatal)
+	o.refused = nil // other events have other reasons
 }
 
 // ErrNotOutOfOrder is wrapped by QP.FatalReason when the peer has not announced out-of-order mode.

@@ -113,7 +113,7 @@ func (x *QP) arrivedOn(p *rocev2.Packet) uint8 {
 	return 0
 }
 
-// answerBy returns the egress whose socket has room for a response, or nil.
+// answerBy returns the egress whose port has room for a response, or nil.
 func (t *transmitter) answerBy(x *QP) *egress {
 	if t.hasFrame(&x.Address) {
 		return &x.egress
@@ -128,7 +128,7 @@ func (t *transmitter) answerBy(x *QP) *egress {
 }
 
 // forAnswer returns by which egress a response leaves: in out-of-order mode on the interface on which its packet has
-// come, or on another one if the socket of that is full. One of them has room.
+// come, or on another one if the port of that is full. One of them has room.
 func (t *transmitter) forAnswer(x *QP, o *qp.Outbound) *egress {
 	if x.ooo == nil || len(x.ooo.rails) == 0 {
 		return &x.egress

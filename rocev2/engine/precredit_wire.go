@@ -28,7 +28,7 @@ func (c *credits) onSend(x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 boo
 }
 
 // onReceived takes a packet of a peer. It was delivered at once: what arrives waits in no buffer
-// but the socket's. fresh: the queue pair has taken it, for the first time.
+// but the interface's. fresh: the queue pair has taken it, for the first time.
 func (c *credits) onReceived(x *QP, pkt rocev2.Packet, m Meta, inFlight uint64, fresh bool) {
 	p, now := x.dest.credit, c.now()
 	if !p.Enabled() {

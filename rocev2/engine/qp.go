@@ -15,8 +15,8 @@ import (
 // caches do not hold their state: so what every message needs is close together in one object, and what few need at
 // the end. The order of fields is that of lines of 64 bytes, of which package nic puts something of its own first.
 //
-// State, SendDone, RecvDone and Prefetch may be called by any goroutine, QPN and Type once AddQP has returned. All
-// else belongs to the goroutine of the core.
+// State, SendDone, RecvDone and Prefetch may be called by any goroutine; QPN, Type, Config and OutOfOrder once AddQP has
+// returned. All else belongs to the goroutine of the core.
 type QP struct {
 	state              atomic.Uint32 // state that the core last showed
 	sendDone, recvDone atomic.Uint32 // work requests that made room
@@ -166,7 +166,7 @@ func (x *QP) Attr() (verbs.Attr, error) {
 	return a, nil
 }
 
-// FatalReason returns why the queue pair has failed, for EventQPFatal; nil: the event says all.
+// FatalReason returns why the queue pair has failed, to qp.Config.Notify with EventQPFatal; nil: the event says all.
 func (x *QP) FatalReason() error {
 	if x.ooo == nil {
 		return nil

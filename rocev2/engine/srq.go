@@ -39,6 +39,9 @@ func (s *SRQ) Refuse() {
 // SetLimit is verbs.SRQ.SetLimit.
 func (s *SRQ) SetLimit(n int) { s.q.SetLimit(n) }
 
+// Limit returns the limit of SetLimit, 0 if there is none or the queue has reported it.
+func (s *SRQ) Limit() int { return s.q.Limit() }
+
 // SetView sets where the progress is shown.
 func (s *SRQ) SetView(v QueueView) {
 	s.view = v

@@ -2,7 +2,7 @@
 
 package engine
 
-// The pacer of each destination is a token bucket (package sched). It holds back data;
+// The pacer of each destination is a token bucket (bucket.go). It holds back data;
 // ACKs, NAKs and control messages leave at once.
 
 // mayLeave reports whether the pacer lets the next packet go. Without an agent that looks

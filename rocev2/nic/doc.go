@@ -11,7 +11,7 @@
 //
 //	Device   device.go             one NIC on one interface; makes the others
 //	PD       pd.go                 protection domain; registers memory (mr.Region, mr.Window)
-//	CQ       cq.go                 completion queue: Poll, Wait, an eventfd
+//	CQ       cq.go, cq_resize.go    completion queue: Poll, Wait, an eventfd
 //	QP       qp.go, qp_modify.go   queue pair; PostSend and PostRecv in post.go
 //	SRQ      srq.go                shared receive queue
 //	AH       ah.go                 address handle: the destination of a datagram

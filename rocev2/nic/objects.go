@@ -114,6 +114,7 @@ type QP struct {
 	destroyed              atomic.Bool // Destroy was called
 	pmtu                   rocev2.PMTU // PMTU set by Modify; guarded by posts.mu
 	rdAtomic               uint8       // limit set by Modify; guarded by posts.mu
+	outOfOrder             bool        // the queue pair is in out-of-order mode
 
 	core engine.QP // the runner's
 

@@ -98,7 +98,7 @@ func (x *QP) posting() error {
 func (x *QP) checkSend(wr *verbs.SendWR) error {
 	c := x.core.Config()
 	_, err := verbs.CheckSend(wr, &verbs.SendRules{
-		Type: x.core.Type(), OutOfOrder: x.core.OutOfOrder(), State: x.core.State(),
+		Type: x.core.Type(), OutOfOrder: x.outOfOrder, State: x.core.State(),
 		MaxRdAtomic: x.rdAtomic, PMTU: x.pmtu, MaxSGE: c.MaxSendSGE, MaxInline: c.MaxInline,
 	})
 	return err

@@ -41,7 +41,7 @@ func (p *PD) createQP(init verbs.QPInit) (*QP, error) {
 	if err := u.acquire(); err != nil {
 		return nil, err
 	}
-	x := &QP{pd: p, srq: u.srq}
+	x := &QP{pd: p, srq: u.srq, outOfOrder: init.OutOfOrder}
 	if init.OutOfOrder {
 		x.steered = new(steered)
 	}

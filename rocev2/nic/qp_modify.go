@@ -59,14 +59,14 @@ func (e *runner) modify(x *QP, a *verbs.Attr, mask verbs.AttrMask, path *route.P
 	if path != nil {
 		to = &path.Path
 	}
+	e.posts.mu.Lock() // who sees the new state posts by the new limits
+	defer e.posts.mu.Unlock()
 	left, err := e.core.Modify(&x.core, a, mask, to)
 	if err != nil {
 		return nil, err
 	}
 	attr, err := x.core.Attr()
-	e.posts.mu.Lock()
 	x.pmtu, x.rdAtomic = attr.PMTU, attr.MaxRdAtomic
-	e.posts.mu.Unlock()
 	return left, err
 }
 

@@ -66,7 +66,7 @@ func (s *SRQ) SetLimit(n int) error {
 
 // Limit returns the limit of SetLimit, 0 if there is none or the queue has reported it.
 func (s *SRQ) Limit() (n int, err error) {
-	err = s.dev.do(func() error { n = s.q.Limit(); return nil })
+	err = s.dev.do(func() error { n = s.core.Limit(); return nil })
 	return n, err
 }
 

@@ -117,7 +117,9 @@ func (r *Completions) request(first, end uint64, alert bool) bool {
 // are in memory of the producer before Publish.
 type CompletionProducer struct {
 	to     *Completions
-	staged []byte // entries for Publish
+	staged []byte // entries for Publish, as many as the ring has room for at most
+	spare  [wqe.CqeBytes]byte
+	lost   bool // there was one more entry: it was written to spare
 }
 
 // keptEntries is for how many entries a producer keeps memory.
@@ -129,6 +131,10 @@ func (r *Completions) NewProducer() *CompletionProducer { return &CompletionProd
 // Next returns memory of wqe.CqeBytes for the next completion. The caller writes all of it; the bit owner is 0.
 func (p *CompletionProducer) Next() []byte {
 	n := len(p.staged)
+	if uint64(n) >= p.to.size*wqe.CqeBytes {
+		p.lost = true
+		return p.spare[:]
+	}
 	p.staged = slices.Grow(p.staged, wqe.CqeBytes)[:n+wqe.CqeBytes]
 	return p.staged[n:]
 }
@@ -143,7 +149,9 @@ func (p *CompletionProducer) Publish(alert bool) (signal, ok bool) {
 	if p.staged = p.staged[:0]; cap(p.staged) > keptEntries*wqe.CqeBytes {
 		p.staged = nil
 	}
-	return got > 0 && p.to.request(first, first+got, alert), got == n
+	ok = got == n && !p.lost
+	p.lost = false
+	return got > 0 && p.to.request(first, first+got, alert), ok
 }
 
 // CompletionConsumer is the process's side of a completion ring. It has one user at a time. The bit owner of an entry

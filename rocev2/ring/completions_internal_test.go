@@ -170,3 +170,33 @@ func TestStagedMemory(t *testing.T) {
 		t.Error("too many completions")
 	}
 }
+
+// What a producer stages has at most the entries that the ring has room for. The completions behind them are lost, and
+// the next ones are not.
+func TestStagedAtMostDepth(t *testing.T) {
+	const depth = 4
+	r, c := openCompletions(t, depth)
+	p := r.NewProducer()
+	for range 2 {
+		for range 3 * depth {
+			clear(p.Next())
+		}
+		if len(p.staged) != depth*wqe.CqeBytes {
+			t.Fatalf("%d bytes are staged for a ring of %d entries", len(p.staged), depth)
+		}
+		if _, ok := p.Publish(false); ok {
+			t.Error("completions without room are not reported")
+		}
+		for range depth {
+			if !c.Ready() {
+				t.Fatal("a completion with room is lost")
+			}
+			c.Copy(make([]byte, wqe.CqeBytes))
+		}
+		c.Free()
+	}
+	clear(p.Next())
+	if _, ok := p.Publish(false); !ok {
+		t.Error("a completion after lost ones is reported as lost")
+	}
+}

@@ -23,7 +23,7 @@ type Secret struct {
 var (
 	Token      = Secret{"token", 64}
 	Nonce      = Secret{"nonce", 64}
-	QPN        = Secret{"QPN", 22} // of the engine, package qpn
+	QPN        = Secret{"QPN", 22} // of the engine, package engine
 	PSN        = Secret{"PSN", 24}
 	Window     = Secret{"one of 256 PSNs", 16}
 	TwoWindows = Secret{"one of 512 PSNs", 15}
