@@ -180,3 +180,19 @@ func TestGolden(t *testing.T) {
 		}
 	}
 }
+
+func TestDocNamesFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"package a // a.go":      "",
+		"package a":              "doc.go does not name a.go",
+		"package a // a.go b.go": "doc.go names b.go, which is not there",
+	} {
+		t.Chdir(t.TempDir())
+		for name, b := range map[string]string{"doc.go": text, "a.go": "package a", "a_test.go": "package a", "c_amd64.go": "package a"} {
+			testkit.Must(t, os.WriteFile(name, []byte(b), 0o600))
+		}
+		if got := endOf(t, func(t testing.TB) { testkit.DocNamesFiles(t) }); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -42,15 +42,18 @@ func newTwoQueues(top *topo.Topology, host *topo.Host, bps uint64, limit uint32,
 		return nil, err
 	}
 	dev := q.port.Attrs().Name
-	kbit := fmt.Sprint(bps / 1000)
-	class := func(id, parent, rate, prio string) []string {
-		return []string{"class", "add", "dev", dev, "parent", parent, "classid", id, "htb", "rate", rate + "kbit", "ceil", kbit + "kbit",
-			"burst", fmt.Sprint(bps / 8 / 1000), "cburst", fmt.Sprint(bps / 8 / 1000), "quantum", "3000", "prio", prio} // a millisecond's, as topo.Bottleneck
+	kbit := fmt.Sprint(bps/1000) + "kbit"
+	whole := fmt.Sprint(bps / 8 / 1000) // a millisecond's, as topo.Bottleneck
+	class := func(id, parent, rate, burst, prio string) []string {
+		return []string{"class", "add", "dev", dev, "parent", parent, "classid", id, "htb", "rate", rate, "ceil", kbit,
+			"burst", burst, "cburst", whole, "quantum", "3000", "prio", prio}
 	}
-	share := fmt.Sprint(bps / 1000 / 50)
+	// A class that is below its rate precedes one that is above, whatever their priorities are. So the queues have next to no
+	// rate of their own, and borrow that of the port in the order of their priorities.
+	const noRate, noBurst = "64bit", "1"
 	for _, args := range [][]string{
 		{"qdisc", "add", "dev", dev, "root", "handle", "1:", "htb", "default", "10"},
-		class("1:1", "1:", kbit, "0"), class("1:10", "1:1", share, "0"), class("1:20", "1:1", share, "1"),
+		class("1:1", "1:", kbit, whole, "0"), class("1:10", "1:1", noRate, noBurst, "0"), class("1:20", "1:1", noRate, noBurst, "1"),
 		{"qdisc", "add", "dev", dev, "parent", "1:10", "bfifo", "limit", fmt.Sprint(limit)},
 		{"qdisc", "add", "dev", dev, "parent", "1:20", "bfifo", "limit", fmt.Sprint(limit)},
 	} {
