@@ -101,7 +101,9 @@ func TestMemoryDuringDestroy(t *testing.T) {
 			shape := ring.ShapeFor(4, wqe.CqeBytes)
 
 			b, r := rings(t, shape)
-			c := &CQ{d: d, handle: handle, memory: b, in: ring.NewCompletionConsumer(r), gone: make(chan struct{}), notify: make(chan struct{}, 1), fd: -1}
+			c := &CQ{
+				d: d, handle: handle, memory: b, in: ring.NewCompletionConsumer(r), gone: make(chan struct{}), notify: make(chan struct{}, 1), fd: -1,
+			}
 			d.cqs[handle] = c
 			p := ring.NewCompletions(r, 4).NewProducer()
 			wqe.EncodeCompletion(p.Next(), &verbs.Completion{WRID: 9})
