@@ -14,7 +14,7 @@ import (
 type kind struct {
 	what, example string
 	units         map[string]float64 // factors by lower case; "" where a plain number will do
-	suffixes      []string           // suffixes that mean nothing, of which the first one that fits is cut
+	suffixes      []string           // suffixes that mean nothing
 	min, max      float64
 }
 
@@ -22,7 +22,7 @@ var (
 	timeKind = kind{"time", "500ns, 10us, 1.5ms or 2s",
 		map[string]float64{"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}, nil, -1e12, 1e12}
 	rateKind = kind{"rate", "100Gbit/s, 2.5G or 400M",
-		map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}, []string{"bit/s", "bits", "bit", "bps"}, 1, 1e14}
+		map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}, []string{"bit/s", "bps", "bit"}, 1, 1e14}
 	sizeKind = kind{"number of bytes", "1500B, 64KB, 64KiB or 1MB",
 		map[string]float64{"": 1, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}, nil, 0, 1e15}
 	shareKind = kind{"share", "0.95 or 95%",
@@ -43,12 +43,6 @@ func Time(s string) (int64, error) {
 // Rate reads bits per second: 100Gbit/s, 2.5G, 400M.
 func Rate(s string) (float64, error) { return rateKind.parse(s) }
 
-// ParseRate is Rate in whole bits per second.
-func ParseRate(s string) (uint64, error) {
-	v, err := Rate(s)
-	return uint64(math.Round(v)), err
-}
-
 // Size reads bytes: 1500B, 64KB (64 000), 64KiB (65 536), 1MB.
 func Size(s string) (int64, error) {
 	v, err := sizeKind.parse(s)
@@ -65,10 +59,7 @@ func (k *kind) parse(s string) (float64, error) {
 	s = strings.TrimSpace(s)
 	t := strings.ToLower(s)
 	for _, suffix := range k.suffixes {
-		if cut, ok := strings.CutSuffix(t, suffix); ok {
-			t = cut
-			break
-		}
+		t = strings.TrimSuffix(t, suffix)
 	}
 	i := strings.LastIndexAny(t, "0123456789.") + 1
 	v, err := strconv.ParseFloat(strings.TrimSpace(t[:i]), 64)
