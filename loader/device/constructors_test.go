@@ -49,6 +49,7 @@ func constructors(d *client.Device, dir string, e *end, peer string) map[string]
 		"PD.CreateSRQ":      func(context.Context) (any, error) { return ofInterface(pd.CreateSRQ(4, 1)) },
 		"PD.RegMR":          func(context.Context) (any, error) { return ofInterface(pd.RegMR(memory, allRights)) },
 		"PD.RegMR of Alloc": func(context.Context) (any, error) { return ofInterface(pd.RegMR(e.buf, allRights)) },
+		"PD.RegMRAt":        func(context.Context) (any, error) { return ofInterface(pd.RegMRAt(memory, 1<<20, allRights)) },
 		"PD.Distribute":     func(context.Context) (any, error) { return ofInterface(pd.Distribute(memory, group)) },
 		"PD.AllocMW":        func(context.Context) (any, error) { return ofInterface(pd.AllocMW()) },
 		"PD.CreateAH": func(context.Context) (any, error) {
@@ -142,7 +143,7 @@ func TestConstructorsAtLimits(t *testing.T) {
 				"queue pairs":       {"PD.CreateQP", "rdma.Dial", "compute.Dial"},
 				"work requests":     {"PD.CreateQP", "PD.CreateSRQ", "PD.Distribute", "rdma.Dial", "compute.Dial"},
 				"regions": {
-					"PD.RegMR", "PD.RegMR of Alloc", "PD.Distribute", "PD.AllocMW", "PD.CreateAH", "PD.CreateSRQ", "rdma.RegisterMemory",
+					"PD.RegMR", "PD.RegMR of Alloc", "PD.RegMRAt", "PD.Distribute", "PD.AllocMW", "PD.CreateAH", "PD.CreateSRQ", "rdma.RegisterMemory",
 					"rdma.Dial", "rdma.Connect", "rdma.Listen", "rdma.Resolve", "rdma.Announce", "compute.Dial", "compute.Listen",
 				},
 			}[name]

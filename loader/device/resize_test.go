@@ -12,6 +12,7 @@ import (
 	"github.com/softroce/softroce-xdp/loader/device"
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
+	"github.com/softroce/softroce-xdp/rocev2/ring"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -92,7 +93,7 @@ func TestResize(t *testing.T) {
 		full(6)
 		testkit.Must(t, x.cq.Resize(7))
 		x.poll(7)
-		for _, depth := range []int{0, -1, d.Limits().CQ + 1} {
+		for _, depth := range []int{0, -1, ring.MaxEntries + 1} {
 			if err := x.cq.Resize(depth); err == nil || !strings.Contains(err.Error(), "choose 1 to") {
 				t.Errorf("a depth of %d: %v", depth, err)
 			}
