@@ -14,7 +14,7 @@ func TestBadPriorities(t *testing.T) {
 		"level: 1, users: 5":  "node 1: level, and users or importance, which give a level: remove one of them",
 		"importance: 5":       "node 1: importance 5: it is at most 4",
 		"users: -1":           `"-1" is no whole number`,
-		"min: fast":           `line 1: "fast" is no rate: write for example 100Gbit/s`,
+		"min: fast":           `line 1: "fast" is no rate: write bits per second, for example 100M`,
 		"max: [1]":            `is no rate`,
 		"level: -1":           `"-1" is no whole number from 0 to 255`,
 		"minimum: 20M":        `there is no key "minimum": choose number`,
