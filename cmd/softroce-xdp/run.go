@@ -103,8 +103,8 @@ func (r *runner) run(cmd *cobra.Command, command []string) error {
 			err = addFiles(devices, len(proto.Served(r.app.RunDir)))
 		}
 		if err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "softroce-xdp: the program has the library, and no files of the devices in /dev/infiniband or /sys/class/infiniband, "+
-				"which UCX and NCCL need (--library-only omits this message): %v\n", err)
+			fmt.Fprintf(cmd.ErrOrStderr(), "softroce-xdp: the program has the library, and no files of the devices in /dev/infiniband "+
+				"or /sys/class/infiniband, which UCX and NCCL need (--library-only omits this message): %v\n", err)
 		}
 	}
 	if r.inside {

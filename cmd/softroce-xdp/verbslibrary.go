@@ -35,7 +35,8 @@ func findLibrary(named string) (string, error) {
 			return filepath.Abs(dir)
 		}
 	}
-	return "", fmt.Errorf("there is no %s in %s: build it with `make verbs`, or name its directory with --library", verbsLibrary, strings.Join(dirs, " or "))
+	return "", fmt.Errorf("there is no %s in %s: build it with `make verbs`, or name its directory with --library",
+		verbsLibrary, strings.Join(dirs, " or "))
 }
 
 // checkOwner refuses a path if another user than root can change what is there, since programs of root would execute it.
@@ -51,8 +52,8 @@ func checkOwner(path string) error {
 		}
 		others := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0
 		if st.Uid != 0 || others && st.Mode&unix.S_ISVTX == 0 {
-			return fmt.Errorf("users other than root can change %s (owner %d, group %d, mode %04o): put the library elsewhere, for example with `make install`",
-				path, st.Uid, st.Gid, st.Mode&0o7777)
+			return fmt.Errorf("users other than root can change %s (owner %d, group %d, mode %04o): "+
+				"put the library elsewhere, for example with `make install`", path, st.Uid, st.Gid, st.Mode&0o7777)
 		}
 		if path == "/" {
 			return nil
