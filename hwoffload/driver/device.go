@@ -148,7 +148,10 @@ func (d *Device) Port() (verbs.Port, error) {
 		return verbs.Port{}, err
 	}
 	e := regs.PortsOf(d.card, d.config.Port)
-	p := verbs.Port{Active: e.Control().Enable() && e.Status().Link(), MTU: int(e.Mtu().Bytes()), RateBps: uint64(e.SpeedMbps()) * 1e6, GIDs: slices.Clone(d.config.Addrs)}
+	p := verbs.Port{
+		Active: e.Control().Enable() && e.Status().Link(), MTU: int(e.Mtu().Bytes()), RateBps: uint64(e.SpeedMbps()) * 1e6,
+		GIDs: slices.Clone(d.config.Addrs),
+	}
 	return p, d.card.Err()
 }
 

@@ -27,7 +27,8 @@ func TestAttributes(t *testing.T) {
 	_, dir := serve(t, device.Config{Limits: &most, Rate: func() uint64 { return 25e9 }})
 	d := open(t, dir)
 	l := d.Limits()
-	if l.QPs != 7 || l.MRs != 9 || l.AHs != proto.MaxObjects || l.RegionBytes != 1<<40 || l.CQs != 1024 || l.SRQs != 256 || l.MWs != 4096 || l.CQ != 512 {
+	if l.QPs != 7 || l.MRs != 9 || l.AHs != proto.MaxObjects || l.RegionBytes != 1<<40 ||
+		l.CQs != 1024 || l.SRQs != 256 || l.MWs != 4096 || l.CQ != 512 {
 		t.Errorf("%+v", l)
 	}
 	testkit.Must1(d.CreateCQ(l.CQ))(t)

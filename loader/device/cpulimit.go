@@ -32,8 +32,8 @@ const (
 // regMemory counts the memory, of which the message alone says nothing.
 func callsOf(t proto.Type) uint64 {
 	switch t {
-	case proto.TCreateQP, proto.TModifyQP, proto.TEncryptQP, proto.TDestroyQP, proto.TCreateSRQ, proto.TDestroySRQ, proto.TCreateAH, proto.TDestroyAH, proto.TResizeCQ,
-		proto.TCMConnect, proto.TCMResolve, proto.TCMListen, proto.TCMAccept:
+	case proto.TCreateQP, proto.TModifyQP, proto.TEncryptQP, proto.TDestroyQP, proto.TCreateSRQ, proto.TDestroySRQ, proto.TCreateAH, proto.TDestroyAH,
+		proto.TResizeCQ, proto.TCMConnect, proto.TCMResolve, proto.TCMListen, proto.TCMAccept:
 		return callsOfEngine
 	}
 	return 1

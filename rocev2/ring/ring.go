@@ -57,7 +57,8 @@ func Open(b []byte, s Shape) (Ring, error) {
 		return Ring{}, err
 	}
 	return Ring{
-		producer: word32(b, ProducerAt), consumer: word32(b, ConsumerAt), armed: word32(b, ArmedAt), state: word32(b, StateAt), watched: word32(b, WatchedAt),
+		producer: word32(b, ProducerAt), consumer: word32(b, ConsumerAt), armed: word32(b, ArmedAt),
+		state: word32(b, StateAt), watched: word32(b, WatchedAt),
 		entries: b[EntriesAt : EntriesAt+int(s.Entries)*int(s.EntryBytes)], mask: s.Entries - 1, bytes: s.EntryBytes,
 	}, nil
 }

@@ -161,8 +161,9 @@ type CQ interface {
 type ResizableCQ interface {
 	CQ
 
-	// Resize gives the queue another depth. Poll may find nothing until it has returned. Completions that were not polled stay, in their order. If there are more of
-	// them than depth, the error says so, and nothing has changed (IBTA 11.2.8.3).
+	// Resize gives the queue another depth. Completions that were not polled stay, in their order. If there are more of
+	// them than depth, the error says so, and nothing has changed (IBTA 11.2.8.3). Poll may find nothing until Resize
+	// has returned.
 	Resize(depth int) error
 }
 
