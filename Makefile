@@ -41,7 +41,7 @@ VERBS_FLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror
 .PHONY: verbs
 verbs: ## bin/verbs/libibverbs.so.1, for programs of C (gcc, libibverbs-dev)
 	mkdir -p $(VERBS)
-	$(CC) $(VERBS_FLAGS) -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script=rocev2/clib/src/versions.map -Wl,-z,defs \
+	$(CC) $(VERBS_FLAGS) -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script=rocev2/clib/src/versions.map -Wl,-z,defs,-z,nodelete \
 		-o $(VERBS)/libibverbs.so.1 rocev2/clib/src/*.c
 	ln -sf libibverbs.so.1 $(VERBS)/libibverbs.so
 

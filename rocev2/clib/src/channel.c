@@ -21,6 +21,8 @@ uint64_t eventfd_one(int fd)
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	struct context *c = to_context(context);
+	if (gone(c) != ALIVE)
+		return fail(EIO);
 	struct channel *ch = calloc(1, sizeof *ch);
 	if (ch == NULL)
 		return NULL;
@@ -43,6 +45,8 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
 	struct context *c = to_context(channel->context);
 	struct channel *ch = to_channel(channel);
+	if (gone(c) == FORKED)
+		return EIO;
 	pthread_mutex_lock(&c->lock);
 	bool busy = channel->refcnt > 0;
 	struct channel **at = &c->channels;
@@ -131,6 +135,8 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq
 
 EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 {
+	if (gone(to_context(cq->context)) == FORKED)
+		return;
 	pthread_mutex_lock(&cq->mutex);
 	cq->comp_events_completed += n;
 	pthread_cond_broadcast(&cq->cond);

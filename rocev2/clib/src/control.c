@@ -15,11 +15,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "softroce.h"
 
 #define MAX_FDS 8
+#define END_SECONDS 30  /* how long the agent may take to end what the process had */
 #define OPEN_SECONDS 30 /* how long the agent may take to answer a hello */
 
 struct call {
@@ -123,6 +125,7 @@ static ssize_t receive_message(int fd, uint8_t *b, int *fds, int *nfds, int flag
 	}
 	if ((msg.msg_flags & MSG_TRUNC) != 0) {
 		close_fds(fds, *nfds);
+		*nfds = 0;
 		errno = EPROTO;
 		return -1;
 	}
@@ -181,6 +184,27 @@ static bool on_message(struct context *c)
 	return true;
 }
 
+/*
+ * hang_up ends the connection, and waits until the agent has ended all that the process had: it closes its end of the
+ * socket for signals last. Until then the engine may write to regions, whose memory the program may free afterwards.
+ */
+static void hang_up(struct context *c)
+{
+	char drain[4096];
+	struct pollfd p = {c->signals, POLLIN, 0};
+	struct timespec now;
+	shutdown(c->socket, SHUT_RDWR);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	for (time_t end = now.tv_sec + END_SECONDS; now.tv_sec < end; clock_gettime(CLOCK_MONOTONIC, &now)) {
+		if (poll(&p, 1, 1000) <= 0)
+			continue;
+		ssize_t n = recv(c->signals, drain, sizeof drain, MSG_DONTWAIT);
+		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+			return;
+	}
+	complain("%s: the device server has not ended its use of the memory after %d s", c->device->ifname, END_SECONDS);
+}
+
 /* receive is the thread of a context. */
 static void *receive(void *arg)
 {
@@ -189,8 +213,10 @@ static void *receive(void *arg)
 	for (;;) {
 		if (poll(p, 3, -1) < 0)
 			continue; /* EINTR; the thread blocks all signals, but not SIGSTOP */
-		if (p[0].revents != 0)
+		if (p[0].revents != 0) {
+			hang_up(c);
 			return NULL;
+		}
 		if (p[2].revents != 0) {
 			char drain[4096];
 			ssize_t n = recv(c->signals, drain, sizeof drain, MSG_DONTWAIT);
@@ -201,15 +227,28 @@ static void *receive(void *arg)
 		if (p[1].revents != 0 && !on_message(c))
 			break;
 	}
+	hang_up(c);
 	on_end(c);
 	return NULL;
 }
 
-/* call sends a request and waits for its reply. It returns 0 or errno. */
-int call(struct context *c, struct message m, struct answer a)
+/* destroyer is the request that destroys what a request makes, 0 if that has no descriptor. */
+static uint16_t destroyer(uint16_t type)
 {
-	if (gone(c) != ALIVE)
-		return EIO;
+	switch (type) {
+	case SOFTROCE_MSG_CREATE_CQ:
+		return SOFTROCE_MSG_DESTROY_CQ;
+	case SOFTROCE_MSG_CREATE_SRQ:
+		return SOFTROCE_MSG_DESTROY_SRQ;
+	case SOFTROCE_MSG_CREATE_QP:
+		return SOFTROCE_MSG_DESTROY_QP;
+	}
+	return 0;
+}
+
+/* exchange is call without its checks. */
+static int exchange(struct context *c, struct message m, struct answer a)
+{
 	struct call *k = calloc(1, sizeof *k);
 	if (k == NULL)
 		return ENOMEM;
@@ -230,8 +269,8 @@ int call(struct context *c, struct message m, struct answer a)
 	pthread_mutex_unlock(&c->send_lock);
 
 	pthread_mutex_lock(&c->lock);
-	/* After an error of send, a reply that refuses may be the last message of the agent: the thread has the end. */
-	while (!k->done && gone(c) == ALIVE && error != EMSGSIZE)
+	/* At the end of the connection, a reply that refuses may be the last message of the agent: the thread has the end. */
+	while (!k->done && gone(c) == ALIVE && (error == 0 || error == EPIPE || error == ECONNRESET))
 		pthread_cond_wait(&c->changed, &c->lock);
 	struct call **at = &c->calls;
 	while (*at != k)
@@ -244,11 +283,13 @@ int call(struct context *c, struct message m, struct answer a)
 
 	bool had_fd = false;
 	if (!k->done)
-		error = EIO;
+		error = error == 0 || error == EPIPE || error == ECONNRESET ? EIO : error;
 	else if ((error = errno_of(k->status)) != 0)
 		(k->status == SOFTROCE_STATUS_LIMIT ? complain : note)("%s: %.*s", c->device->ifname, (int)k->bytes, (char *)k->body);
-	else if (k->bytes != a.bytes || (a.fd != NULL && k->nfds != 1))
+	else if (k->bytes != a.bytes)
 		error = EPROTO;
+	else if (a.fd != NULL && k->nfds != 1)
+		error = EMFILE;
 	else if (a.body != NULL)
 		memcpy(a.body, k->body, a.bytes);
 	if (error == 0 && a.fd != NULL) {
@@ -257,7 +298,24 @@ int call(struct context *c, struct message m, struct answer a)
 	}
 	if (k->done && !had_fd)
 		close_fds(k->fds, k->nfds);
+	if (error == EMFILE && destroyer(m.type) != 0) { /* the object is there, and its rings cannot be mapped */
+		struct softroce_handle made;
+		memcpy(&made, k->body, sizeof made); /* the first field of all these replies */
+		call_handle(c, destroyer(m.type), made.handle);
+	}
 	free(k);
+	return error;
+}
+
+/* call sends a request and waits for its reply. It returns 0 or errno. It has locks, so a thread is not cancelled in it. */
+int call(struct context *c, struct message m, struct answer a)
+{
+	int state;
+	if (gone(c) != ALIVE)
+		return EIO;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	int error = exchange(c, m, a);
+	pthread_setcancelstate(state, NULL);
 	return error;
 }
 
@@ -318,6 +376,14 @@ static void *map_page(int fd, size_t bytes, int protection)
 	return at;
 }
 
+/* possible reports whether an entry of a ring has room for what the limits allow. */
+static bool possible(const struct softroce_hello_reply *l)
+{
+	return l->sge <= (SOFTROCE_RING_MAX_ENTRY_BYTES - SOFTROCE_WQE_BYTES) / SOFTROCE_SGE_BYTES &&
+	       l->max_inline <= SOFTROCE_RING_MAX_ENTRY_BYTES - SOFTROCE_WQE_BYTES && l->wr <= SOFTROCE_RING_MAX_ENTRIES &&
+	       l->cq <= SOFTROCE_RING_MAX_ENTRIES;
+}
+
 /* hello exchanges the first messages, and maps what agent and process share. It returns 0 or errno. */
 static int hello(struct context *c)
 {
@@ -350,6 +416,11 @@ static int hello(struct context *c)
 		return error;
 	}
 	memcpy(&c->limits, b + sizeof h, sizeof c->limits);
+	if (!possible(&c->limits)) {
+		complain("%s: the limits of the device server are impossible: install the same version for both", name);
+		close_fds(fds, nfds);
+		return EPROTO;
+	}
 	c->status_page = map_page(fds[0], SOFTROCE_STATUS_PAGE_BYTES, PROT_READ);
 	c->doorbell.at = map_page(fds[1], SOFTROCE_DOORBELL_BYTES, PROT_READ | PROT_WRITE);
 	close_fds(fds, 2);

@@ -70,16 +70,47 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	return cq != NULL ? &cq->ibv : NULL;
 }
 
-EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+/*
+ * ibv_resize_cq changes the number of entries. The agent moves completions that were not polled to another ring, from its first
+ * entry on, so nothing is read of the queue meanwhile. It refuses if more wait than the new ring has entries.
+ */
+EXPORT int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
-	(void)cq, (void)cqe;
-	return unsupported("ibv_resize_cq");
+	struct cq *cq = to_cq(ibv);
+	struct context *c = to_context(ibv->context);
+	struct softroce_resize_cq m = {.handle = ibv->handle, .depth = (uint32_t)cqe};
+	struct softroce_create_cq_reply r;
+	struct mapping map = {0};
+	int fd;
+	if (gone(c) != ALIVE)
+		return EIO;
+	if (cqe < 1 || (uint32_t)cqe > c->limits.cq)
+		return EINVAL;
+	pthread_mutex_lock(&cq->lock);
+	int error = call(c, (struct message){.type = SOFTROCE_MSG_RESIZE_CQ, BODY(m)}, (struct answer){BODY(r), .fd = &fd});
+	if (error == 0) {
+		size_t bytes = shape_bytes(r.ring, SOFTROCE_CQE_BYTES);
+		error = bytes == 0 ? EPROTO : map_rings(fd, r.offset, bytes, &map);
+		close(fd);
+	}
+	if (error == 0) {
+		pthread_mutex_lock(&c->lock); /* on_signals reads the ring */
+		unmap_rings(&cq->map);
+		cq->map = map;
+		ring_init(&cq->ring, map.at, r.ring, (uint32_t)cqe, 0);
+		ibv->cqe = cqe;
+		pthread_mutex_unlock(&c->lock);
+	}
+	pthread_mutex_unlock(&cq->lock);
+	return error;
 }
 
 EXPORT int ibv_destroy_cq(struct ibv_cq *ibv)
 {
 	struct cq *cq = to_cq(ibv);
 	struct context *c = to_context(ibv->context);
+	if (gone(c) == FORKED)
+		return EIO;
 	pthread_mutex_lock(&c->lock);
 	if (cq->users > 0) {
 		pthread_mutex_unlock(&c->lock);
@@ -244,9 +275,11 @@ int req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	uint32_t want = solicited_only ? SOFTROCE_ARMED_SOLICITED : SOFTROCE_ARMED_ANY;
 	if (gone(to_context(ibv->context)) != ALIVE)
 		return EIO;
+	pthread_mutex_lock(&cq->lock); /* against ibv_resize_cq */
 	uint32_t *armed = ring_word(&cq->ring, SOFTROCE_RING_ARMED_AT);
 	uint32_t now = __atomic_load_n(armed, __ATOMIC_SEQ_CST);
 	while (now < want && !__atomic_compare_exchange_n(armed, &now, want, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
+	pthread_mutex_unlock(&cq->lock);
 	return 0;
 }

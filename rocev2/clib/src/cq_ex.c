@@ -25,6 +25,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	if (attr != NULL && attr->comp_mask != 0)
 		return EINVAL;
+	if (gone(to_context(ex->context)) == FORKED)
+		return EIO;
 	pthread_mutex_lock(&of(ex)->lock);
 	int error = read_next(ex);
 	bool yield = should_yield(of(ex), error == 0);
@@ -38,6 +40,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 static void end_poll(struct ibv_cq_ex *ex)
 {
 	struct ring *r = &of(ex)->ring;
+	if (gone(to_context(ex->context)) == FORKED)
+		return;
 	__atomic_store_n(ring_word(r, SOFTROCE_RING_CONSUMER_AT), r->next, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&of(ex)->lock);
 }

@@ -20,9 +20,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct device *devices;
 static struct context *contexts;
 
+/* run_dir is the directory of the sockets. The user of a set-user-ID program does not choose it: an agent gets access to memory. */
 static const char *run_dir(void)
 {
-	const char *d = getenv("SOFTROCE_RUN_DIR");
+	const char *d = secure_getenv("SOFTROCE_RUN_DIR");
 	return d != NULL && *d != 0 ? d : RUN_DIR;
 }
 
@@ -49,7 +50,7 @@ static bool decode(const char *file, char *name, size_t room)
 /* chosen reports whether SOFTROCE_DEV, a list of interfaces with commas, has the interface. Without it all are chosen. */
 static bool chosen(const char *ifname)
 {
-	const char *list = getenv("SOFTROCE_DEV");
+	const char *list = secure_getenv("SOFTROCE_DEV");
 	if (list == NULL || *list == 0)
 		return true;
 	size_t n = strlen(ifname);
@@ -217,6 +218,7 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->device = to_device(device);
 	c->events_end = &c->events;
 	pthread_mutex_init(&c->send_lock, NULL);
+	pthread_mutex_init(&c->memory_lock, NULL);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->changed, NULL);
 	set_operations(c);

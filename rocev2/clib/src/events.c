@@ -77,6 +77,10 @@ EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_eve
 	struct context *c = to_context(context);
 	for (;;) {
 		uint64_t n;
+		if (gone(c) == FORKED) { /* the eventfd is that of the parent */
+			errno = EIO;
+			return -1;
+		}
 		if (read(context->async_fd, &n, sizeof n) != sizeof n)
 			return -1;
 		pthread_mutex_lock(&c->lock);

@@ -18,7 +18,7 @@ static void write_line(const char *format, va_list args)
 
 static bool logging(void)
 {
-	const char *v = getenv("SOFTROCE_LOG");
+	const char *v = secure_getenv("SOFTROCE_LOG");
 	return v != NULL && *v != 0 && strcmp(v, "0") != 0;
 }
 

@@ -53,11 +53,11 @@ static int pass_memory(struct context *c)
 		int flags;
 	} files[3] = {{"/proc/self/mem", O_RDWR}, {"/proc/self/maps", O_RDONLY}, {"/proc/self/pagemap", O_RDONLY}};
 	int fds[3], n = 0, error = 0;
-	pthread_mutex_lock(&c->lock);
-	bool passed = c->memory_passed;
-	pthread_mutex_unlock(&c->lock);
-	if (passed)
+	pthread_mutex_lock(&c->memory_lock); /* the agent takes the descriptors once */
+	if (c->memory_passed) {
+		pthread_mutex_unlock(&c->memory_lock);
 		return 0;
+	}
 	for (; n < 3; n++) {
 		fds[n] = open(files[n].name, files[n].flags | O_CLOEXEC);
 		if (fds[n] < 0) {
@@ -70,11 +70,8 @@ static int pass_memory(struct context *c)
 		error = call(c, (struct message){.type = SOFTROCE_MSG_PASS_MEMORY, .fds = fds, .nfds = 3}, (struct answer){0});
 	while (n > 0)
 		close(fds[--n]);
-	if (error == 0) {
-		pthread_mutex_lock(&c->lock);
-		c->memory_passed = true;
-		pthread_mutex_unlock(&c->lock);
-	}
+	c->memory_passed = error == 0;
+	pthread_mutex_unlock(&c->memory_lock);
 	return error;
 }
 
@@ -95,6 +92,8 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 {
 	struct context *c = to_context(pd->context);
 	uint64_t start = (uintptr_t)addr;
+	if (gone(c) != ALIVE)
+		return fail(EIO);
 	access &= ~(unsigned int)(IBV_ACCESS_OPTIONAL_RANGE | IBV_ACCESS_HUGETLB); /* hints */
 	if ((access & ~(unsigned int)REGION_ACCESS) != 0)
 		return fail((access & IBV_ACCESS_ON_DEMAND) != 0 ? unsupported("IBV_ACCESS_ON_DEMAND") : EINVAL);

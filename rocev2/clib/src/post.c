@@ -38,6 +38,7 @@ int entry_begin(struct qp *q, unsigned op, uint64_t wr_id, unsigned flags)
 	memset(e->bytes, 0, SOFTROCE_WQE_BYTES);
 	e->open = true;
 	e->length = 0;
+	e->mw = NULL;
 	e->size = SOFTROCE_WQE_BYTES;
 	softroce_wqe_set_opcode(e->bytes, op);
 	softroce_wqe_set_wr_id(e->bytes, wr_id);
@@ -120,7 +121,8 @@ int entry_bind(struct qp *q, struct ibv_mw *mw, uint32_t rkey, const struct ibv_
 	softroce_wqe_bind_set_allow_read(b, (info->mw_access_flags & IBV_ACCESS_REMOTE_READ) != 0);
 	softroce_wqe_bind_set_allow_atomic(b, (info->mw_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0);
 	softroce_wqe_bind_set_zero_based(b, (info->mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0);
-	mw->rkey = (mw->rkey & ~0xffu) | (rkey & 0xff);
+	q->entry.mw = mw;
+	q->entry.new_key = rkey & 0xff;
 	return 0;
 }
 
@@ -164,6 +166,8 @@ int entry_commit(struct qp *q)
 		return error;
 	memcpy(ring_entry(&q->send, q->send.next), e->bytes, e->size);
 	q->send.next++;
+	if (e->mw != NULL)
+		e->mw->rkey = (e->mw->rkey & ~0xffu) | e->new_key;
 	return 0;
 }
 
@@ -176,8 +180,10 @@ static void set_remote(uint8_t *b, uint64_t addr, uint32_t rkey)
 /* write_data sets the list or the inline data of a work request. */
 static int write_data(struct qp *q, const struct ibv_send_wr *wr)
 {
-	size_t n = wr->num_sge > 0 ? (size_t)wr->num_sge : 0;
+	size_t n = (size_t)wr->num_sge;
 	int error = 0;
+	if (wr->num_sge < 0)
+		return EINVAL;
 	if ((wr->send_flags & IBV_SEND_INLINE) == 0)
 		return entry_elements(q, wr->sg_list, n);
 	if (n == 0)
@@ -235,7 +241,11 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **b
 {
 	struct qp *q = to_qp(ibv);
 	struct context *c = to_context(ibv->context);
-	int error = gone(c) != ALIVE ? EIO : 0;
+	int error = 0;
+	if (gone(c) != ALIVE) {
+		*bad = wr;
+		return EIO;
+	}
 	pthread_mutex_lock(&q->send_lock);
 	uint32_t first = q->send.next;
 	for (; wr != NULL && error == 0; wr = error == 0 ? wr->next : wr) {
@@ -258,8 +268,8 @@ static int post_list(struct context *c, struct ring *r, uint32_t max_sge, struct
 	uint32_t first = r->next;
 	int error = 0;
 	for (; wr != NULL; wr = wr->next) {
-		uint32_t n = wr->num_sge > 0 ? (uint32_t)wr->num_sge : 0;
-		error = n > max_sge ? EINVAL : ring_room(r);
+		uint32_t n = (uint32_t)wr->num_sge;
+		error = wr->num_sge < 0 || n > max_sge ? EINVAL : ring_room(r);
 		if (error != 0) {
 			*bad = wr;
 			break;

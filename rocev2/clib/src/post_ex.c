@@ -130,16 +130,20 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 static void wr_start(struct ibv_qp_ex *ex)
 {
 	struct qp *q = of(ex);
-	pthread_mutex_lock(&q->send_lock);
+	int state = gone(to_context(ex->qp_base.context));
+	if (state != FORKED)
+		pthread_mutex_lock(&q->send_lock);
 	q->entry.open = false;
 	q->first = q->send.next;
-	q->error = gone(to_context(ex->qp_base.context)) != ALIVE ? EIO : 0;
+	q->error = state != ALIVE ? EIO : 0;
 }
 
 static int wr_complete(struct ibv_qp_ex *ex)
 {
 	struct qp *q = of(ex);
 	struct context *c = to_context(ex->qp_base.context);
+	if (gone(c) == FORKED)
+		return EIO;
 	commit(q);
 	int error = q->error;
 	if (error != 0)
@@ -153,6 +157,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 static void wr_abort(struct ibv_qp_ex *ex)
 {
 	struct qp *q = of(ex);
+	if (gone(to_context(ex->qp_base.context)) == FORKED)
+		return;
 	q->send.next = q->first;
 	q->entry.open = false;
 	pthread_mutex_unlock(&q->send_lock);

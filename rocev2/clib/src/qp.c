@@ -52,6 +52,8 @@ static int request_of(struct context *c, struct ibv_pd *pd, const struct ibv_qp_
 		return unsupported("ibv_create_qp of a type other than RC, UC and UD");
 	if (pd == NULL || a->send_cq == NULL || a->recv_cq == NULL || (a->srq != NULL && a->qp_type == IBV_QPT_UC))
 		return EINVAL;
+	if (a->send_cq->context != pd->context || a->recv_cq->context != pd->context || (a->srq != NULL && a->srq->context != pd->context))
+		return EINVAL;
 	if (cap->max_send_wr > l->wr || cap->max_send_sge > l->sge || cap->max_inline_data > l->max_inline)
 		return EINVAL;
 	if (a->srq == NULL && (cap->max_recv_wr > l->wr || cap->max_recv_sge > l->sge))
@@ -221,7 +223,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *a, int mask)
 {
 	struct qp *q = to_qp(ibv);
 	struct context *c = to_context(ibv->context);
-	int error = check_attr(q, a, mask);
+	int error = gone(c) != ALIVE ? EIO : check_attr(q, a, mask);
 	if (error != 0)
 		return error;
 	struct softroce_modify_qp m = {.handle = ibv->handle};
@@ -292,6 +294,8 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 {
 	struct qp *q = to_qp(ibv);
 	struct context *c = to_context(ibv->context);
+	if (gone(c) == FORKED)
+		return EIO;
 	pthread_mutex_lock(&c->lock);
 	struct qp **at = &c->qps;
 	while (*at != NULL && *at != q)

@@ -19,6 +19,8 @@
 /* fetch_port requests the state of the port, and keeps the GIDs until the agent announces a change. */
 static int fetch_port(struct context *c, struct softroce_port_reply *p)
 {
+	if (gone(c) != ALIVE)
+		return EIO;
 	pthread_mutex_lock(&c->lock);
 	c->port_known = true; /* a change after this moment makes it false again */
 	pthread_mutex_unlock(&c->lock);
@@ -37,6 +39,8 @@ static int fetch_port(struct context *c, struct softroce_port_reply *p)
 /* gids returns the GIDs by index. */
 int gids(struct context *c, struct softroce_port_reply *p)
 {
+	if (gone(c) != ALIVE)
+		return EIO;
 	pthread_mutex_lock(&c->lock);
 	bool known = c->port_known && c->port.count > 0;
 	*p = c->port;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "ring.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,9 +53,12 @@ void ring_doorbell(const struct doorbell *d, const uint8_t *status_page, struct 
 		set_bit(d->at + SOFTROCE_DOORBELL_GROUPS_AT, queue / 64);
 	}
 	const uint64_t *asleep = (const uint64_t *)(const void *)(status_page + SOFTROCE_STATUS_PAGE_ASLEEP_AT);
-	if (__atomic_load_n(asleep, __ATOMIC_SEQ_CST) != 0) {
-		uint64_t one = 1;
-		if (write(d->wake, &one, sizeof one) < 0)
-			return; /* the counter is at its end, so the agent wakes up in any case */
-	}
+	if ((__atomic_load_n(asleep, __ATOMIC_SEQ_CST) >> (r->queue / 64 % 64) & 1) == 0) /* a bit for each group */
+		return;
+	uint64_t one = 1;
+	int state;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* the caller has a lock */
+	ssize_t written = write(d->wake, &one, sizeof one);
+	(void)written; /* it fails if the counter is at its end: then the agent wakes up in any case */
+	pthread_setcancelstate(state, NULL);
 }

@@ -6,7 +6,8 @@
  * socket (control.c); work requests and completions pass rings in memory that the agent shares (ring.h).
  * Each context has one thread, which receives the messages of the agent.
  *
- * Locks, in the order in which a thread may take them: the lock of a queue, then that of its context.
+ * Locks, in the order in which a thread may take them: the lock of a queue, then that of its context. The child of a
+ * fork takes none: other threads of its parent may have had them.
  */
 #ifndef SOFTROCE_H
 #define SOFTROCE_H
@@ -65,12 +66,13 @@ struct context {
 	pthread_t thread;
 
 	pthread_mutex_t send_lock;         /* one message at a time */
+	pthread_mutex_t memory_lock;       /* memory_passed */
+	bool memory_passed;                /* the agent has the descriptors of this process's memory */
 	pthread_mutex_t lock;              /* all that follows */
 	pthread_cond_t changed;            /* a call has its reply, or one that waits may start */
 	struct call *calls;
 	uint32_t seq;
 	unsigned waiting;                  /* calls that wait for a neighbour */
-	bool memory_passed;                /* the agent has the descriptors of this process's memory */
 	bool port_known;                   /* port has the GIDs */
 	struct softroce_port_reply port;
 	struct cq *cqs;
@@ -139,6 +141,8 @@ struct entry {
 	uint64_t length; /* of the message */
 	uint32_t size;   /* bytes of the entry that are used */
 	uint32_t ah_pmtu;
+	struct ibv_mw *mw; /* window that a bind gives another key; NULL: no bind */
+	uint32_t new_key;  /* its lower 8 bits */
 	bool open, has_ah;
 };
 

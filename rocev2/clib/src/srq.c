@@ -81,6 +81,8 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *ibv)
 {
 	struct srq *s = to_srq(ibv);
 	struct context *c = to_context(ibv->context);
+	if (gone(c) == FORKED)
+		return EIO;
 	pthread_mutex_lock(&c->lock);
 	struct srq **at = &c->srqs;
 	while (*at != NULL && *at != s)

@@ -140,7 +140,7 @@ EXPORT enum ibv_rate mbps_to_ibv_rate(int mbps)
 EXPORT const char *ibv_get_sysfs_path(void);
 EXPORT const char *ibv_get_sysfs_path(void)
 {
-	const char *path = getenv("SYSFS_PATH");
+	const char *path = secure_getenv("SYSFS_PATH");
 	return path != NULL && *path != 0 ? path : "/sys";
 }
 

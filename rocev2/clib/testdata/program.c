@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of verbs for what those of Debian do not do: fork, threads that share a completion queue, events of a shared
- * receive queue, and an address handle from a completion. Usage: program fork|threads|events|unsupported. All queue pairs are connected to
+ * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|unsupported. All queue pairs are connected to
  * themselves. It prints the first check that fails, and exits with status 1 then.
  */
 #include <errno.h>
@@ -41,6 +41,10 @@ static void open_device(void)
 	ibv_free_device_list(list);
 	CHECK(context != NULL);
 	CHECK((pd = ibv_alloc_pd(context)) != NULL);
+}
+
+static void make_objects(void)
+{
 	CHECK((mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE)) != NULL);
 	CHECK((channel = ibv_create_comp_channel(context)) != NULL);
 	CHECK((cq = ibv_create_cq(context, 2 * THREADS * MESSAGES, NULL, channel, 0)) != NULL);
@@ -112,6 +116,27 @@ static void *exchange(void *arg)
 	return qp;
 }
 
+static pthread_barrier_t barrier;
+
+static void *reg(void *arg)
+{
+	pthread_barrier_wait(&barrier);
+	struct ibv_mr *m = ibv_reg_mr(pd, arg, BYTES, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(m != NULL && ibv_dereg_mr(m) == 0);
+	return NULL;
+}
+
+/* The first regions of a context are registered by several threads at once. */
+static void registers(void)
+{
+	pthread_t thread[THREADS];
+	CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&thread[i], NULL, reg, memory[i]) == 0);
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_join(thread[i], NULL) == 0);
+}
+
 /* Threads post to queue pairs of their own, and one takes all completions. */
 static void threads(void)
 {
@@ -175,11 +200,12 @@ static void events(void)
 	CHECK(ibv_destroy_ah(ah) == 0 && ibv_destroy_qp(qp) == 0 && ibv_destroy_srq(srq) == 0);
 }
 
-/* In the child of a fork, the objects of the parent give errors. The parent goes on. */
+/* In the child of a fork, the objects of the parent give errors. The parent goes on. Its queue keeps what was not polled. */
 static void forks(void)
 {
 	struct ibv_qp *qp = exchange(memory[0]);
 	completions(MESSAGES); /* half of them */
+	CHECK(ibv_resize_cq(cq, MESSAGES) == 0 && cq->cqe == MESSAGES);
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
@@ -191,9 +217,14 @@ static void forks(void)
 		CHECK(ibv_post_send(qp, &send, &bad) == EIO && bad == &send);
 		errno = 0;
 		CHECK(ibv_alloc_pd(context) == NULL && errno == EIO);
-		CHECK(ibv_destroy_qp(qp) == EIO);
+		CHECK(ibv_destroy_qp(qp) == EIO && ibv_destroy_cq(cq) == EIO && ibv_destroy_comp_channel(channel) == EIO);
+		struct ibv_async_event event;
+		struct ibv_qp_attr attr = {.cur_qp_state = IBV_QPS_RTS};
+		CHECK(ibv_get_async_event(context, &event) == -1);
+		CHECK(ibv_modify_qp(qp, &attr, IBV_QP_CUR_STATE) == EIO);
 		memset(memory[0][1], 'c', BYTES); /* the memory of the child is its own */
 		open_device();
+		make_objects();
 		exchange(memory[1]);
 		completions(2 * MESSAGES);
 		_exit(0);
@@ -223,15 +254,19 @@ int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
 	open_device();
+	if (strcmp(argv[1], "register") == 0)
+		registers();
+	make_objects();
 	if (strcmp(argv[1], "threads") == 0) {
 		threads();
 	} else if (strcmp(argv[1], "events") == 0) {
 		events();
 	} else if (strcmp(argv[1], "fork") == 0) {
 		forks();
-	} else {
-		CHECK(strcmp(argv[1], "unsupported") == 0);
+	} else if (strcmp(argv[1], "unsupported") == 0) {
 		unsupported();
+	} else {
+		CHECK(strcmp(argv[1], "register") == 0);
 	}
 	CHECK(ibv_dealloc_pd(pd) == EBUSY);
 	CHECK(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
