@@ -15,9 +15,9 @@ import (
 )
 
 // enterNamespace gives the calling goroutine's thread a mount namespace of its own, so that a program that the thread
-// executes is in it. Without the capability for that, the command is executed by a child process, which has it in a user
-// namespace; enterNamespace ends this process with the status of the child then.
-func (r *runner) enterNamespace(command []string) error {
+// executes is in it. Without the capability for that, it starts a child process that executes the command; the child has
+// the capability in a user namespace.
+func (r *runner) enterNamespace(command []string) (*child, error) {
 	runtime.LockOSThread()
 	err := unix.Unshare(unix.CLONE_NEWNS)
 	if errors.Is(err, unix.EPERM) && !r.inside {
@@ -28,14 +28,19 @@ func (r *runner) enterNamespace(command []string) error {
 		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
 	}
 	if err != nil {
-		return fmt.Errorf("a mount namespace: %w", err)
+		return nil, fmt.Errorf("a mount namespace: %w", err)
 	}
-	return nil
+	return nil, nil
 }
 
-// startInside executes run again as a child process in a user namespace, and ends this process as the child ends. It
-// returns only if there is no child.
-func (r *runner) startInside(command []string) error {
+// child is a process that executes the command in place of this one.
+type child struct {
+	process *os.Process
+	signals chan os.Signal // for the child
+}
+
+// startInside executes run again as a child process in a user namespace.
+func (r *runner) startInside(command []string) (*child, error) {
 	args := []string{os.Args[0], "--pin-root", r.app.PinRoot, "--run-dir", r.app.RunDir}
 	if r.app.ConfigPath != "" {
 		args = append(args, "--config", r.app.ConfigPath)
@@ -47,7 +52,7 @@ func (r *runner) startInside(command []string) error {
 	args = append(append(args, "--"), command...)
 	uid, gid := os.Geteuid(), os.Getegid()
 	signals := catchSignals()
-	child, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
+	process, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,
@@ -59,12 +64,18 @@ func (r *runner) startInside(command []string) error {
 	})
 	if err != nil {
 		signal.Stop(signals)
-		return fmt.Errorf("a user namespace: %w", err)
+		return nil, fmt.Errorf("a user namespace: %w", err)
 	}
-	go forward(signals, child)
-	state, err := child.Wait()
+	return &child{process: process, signals: signals}, nil
+}
+
+// follow forwards signals to the child, and ends this process as the child ends. It returns only if it cannot wait for
+// the child.
+func (c *child) follow() error {
+	go forward(c.signals, c.process)
+	state, err := c.process.Wait()
 	if err != nil {
-		return err
+		return fmt.Errorf("wait for the program, process %d: %w", c.process.Pid, err)
 	}
 	endAs(state.Sys().(syscall.WaitStatus))
 	return nil

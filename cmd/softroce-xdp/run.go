@@ -83,7 +83,7 @@ itself have the exit codes of softroce-xdp.`,
 	return cmd
 }
 
-// run executes the program. It returns only if this fails.
+// run executes the program, itself or by a child process. It returns only if this fails.
 func (r *runner) run(cmd *cobra.Command, command []string) error {
 	path, err := exec.LookPath(command[0])
 	var cause *exec.Error
@@ -98,7 +98,10 @@ func (r *runner) run(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	if !r.libraryOnly {
-		err := r.enterNamespace(command)
+		child, err := r.enterNamespace(command)
+		if child != nil {
+			return child.follow() // also if this fails: the command must not be executed twice
+		}
 		if err == nil {
 			err = addFiles(devices, len(proto.Served(r.app.RunDir)))
 		}
