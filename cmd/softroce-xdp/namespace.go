@@ -20,7 +20,8 @@ import (
 func (r *runner) enterNamespace(command []string) (*child, error) {
 	runtime.LockOSThread()
 	err := unix.Unshare(unix.CLONE_NEWNS)
-	if errors.Is(err, unix.EPERM) && !r.inside {
+	// Root without the capability gets no user namespace: the program would have all capabilities there, and none outside.
+	if errors.Is(err, unix.EPERM) && !r.inside && os.Geteuid() != 0 {
 		return r.startInside(command) // a process of several threads, such as this one, cannot enter a user namespace
 	}
 	if err == nil {
@@ -134,9 +135,14 @@ func endAs(status syscall.WaitStatus) {
 	os.Exit(128 + int(s))
 }
 
-// dropCapabilities has the program that this thread executes next start without the capabilities of startInside.
+// dropCapabilities takes the capabilities of startInside from this thread, and so from the program that it executes.
 func dropCapabilities() error {
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+	err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	if err == nil {
+		var none [2]unix.CapUserData // version 3 has two of 32 bits each
+		err = unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
+	}
+	if err != nil {
 		return fmt.Errorf("drop the capabilities: %w", err)
 	}
 	return nil

@@ -53,7 +53,8 @@ namespace too: user and group stay those of the caller, and set-user-ID programs
 sudo do not get the rights of root. Processes of two such run commands cannot copy each
 other's memory (process_vm_readv): on one host, run mpirun rather than each rank. Where
 the kernel refuses the namespaces, as in most containers, a message says so, and the
-program has the library and the variables only.
+program has the library and the variables only. So it is for root without the capability
+CAP_SYS_ADMIN.
 
 Statically linked programs and set-user-ID programs do not use the library.
 The exit code is that of the program, or 128+N if signal N has killed it. Errors of run
