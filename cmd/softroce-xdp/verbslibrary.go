@@ -33,14 +33,27 @@ func findLibrary(named string) (string, error) {
 	}
 	for _, dir := range dirs {
 		if st, err := os.Stat(filepath.Join(dir, verbsLibrary)); err == nil && st.Mode().IsRegular() {
-			if dir, err = filepath.Abs(dir); err != nil {
-				return "", err
-			}
-			return filepath.EvalSymlinks(dir)
+			return loadableDir(dir)
 		}
 	}
 	return "", fmt.Errorf("there is no %s in %s: build it with `make verbs`, or name its directory with --library",
 		verbsLibrary, strings.Join(dirs, " or "))
+}
+
+// loadableDir returns the path of a directory without symbolic links. It refuses one that the loader would read otherwise.
+func loadableDir(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(dir, ":;$\n") { // ld.so(8): separators, and variables such as $ORIGIN
+		return "", fmt.Errorf("%q has a colon, semicolon, dollar sign or new line, which mean something else to the loader: "+
+			"put the library into another directory", dir)
+	}
+	return dir, nil
 }
 
 // checkOwner refuses the library in a directory if another user than root can change it or add files to the directory,
