@@ -15,12 +15,13 @@ import (
 )
 
 // enterNamespace gives the calling goroutine's thread a mount namespace of its own, so that a program that the thread
-// executes is in it. Without the capability for that, the command is executed by a child process, which has it in a user
-// namespace; enterNamespace ends this process with the status of the child then.
-func (r *runner) enterNamespace(command []string) error {
+// executes is in it. Without the capability for that, it starts a child process that executes the command; the child has
+// the capability in a user namespace.
+func (r *runner) enterNamespace(command []string) (*child, error) {
 	runtime.LockOSThread()
 	err := unix.Unshare(unix.CLONE_NEWNS)
-	if errors.Is(err, unix.EPERM) && !r.inside {
+	// Root without the capability gets no user namespace: the program would have all capabilities there, and none outside.
+	if errors.Is(err, unix.EPERM) && !r.inside && os.Geteuid() != 0 {
 		return r.startInside(command) // a process of several threads, such as this one, cannot enter a user namespace
 	}
 	if err == nil {
@@ -28,14 +29,19 @@ func (r *runner) enterNamespace(command []string) error {
 		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
 	}
 	if err != nil {
-		return fmt.Errorf("a mount namespace: %w", err)
+		return nil, fmt.Errorf("a mount namespace: %w", err)
 	}
-	return nil
+	return nil, nil
 }
 
-// startInside executes run again as a child process in a user namespace, and ends this process as the child ends. It
-// returns only if there is no child.
-func (r *runner) startInside(command []string) error {
+// child is a process that executes the command in place of this one.
+type child struct {
+	process *os.Process
+	signals chan os.Signal // for the child
+}
+
+// startInside executes run again as a child process in a user namespace.
+func (r *runner) startInside(command []string) (*child, error) {
 	args := []string{os.Args[0], "--pin-root", r.app.PinRoot, "--run-dir", r.app.RunDir}
 	if r.app.ConfigPath != "" {
 		args = append(args, "--config", r.app.ConfigPath)
@@ -47,7 +53,7 @@ func (r *runner) startInside(command []string) error {
 	args = append(append(args, "--"), command...)
 	uid, gid := os.Geteuid(), os.Getegid()
 	signals := catchSignals()
-	child, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
+	process, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,
@@ -59,21 +65,37 @@ func (r *runner) startInside(command []string) error {
 	})
 	if err != nil {
 		signal.Stop(signals)
-		return fmt.Errorf("a user namespace: %w", err)
+		return nil, fmt.Errorf("a user namespace: %w", err)
 	}
-	go forward(signals, child)
-	state, err := child.Wait()
-	if err != nil {
-		return err
+	return &child{process: process, signals: signals}, nil
+}
+
+// follow forwards signals to the child, and stops and ends this process as the child stops and ends. It returns only if
+// it cannot wait for the child.
+func (c *child) follow() error {
+	go forward(c.signals, c.process)
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(c.process.Pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for the program, process %d: %w", c.process.Pid, err)
+		case status.Stopped(): // this process stops too, until SIGCONT, which is forwarded
+			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+		default:
+			endAs(status)
+		}
 	}
-	endAs(state.Sys().(syscall.WaitStatus))
-	return nil
 }
 
 // forwarded are the signals that go to the child.
 var forwarded = []os.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT,
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGTSTP,
 }
+
+// keySignals are those of the forwarded signals that a terminal sends to its processes in the foreground.
+var keySignals = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP}
 
 // catchSignals returns a channel of the signals that are forwarded. Those that are ignored stay so, for the child too.
 func catchSignals() chan os.Signal {
@@ -86,10 +108,10 @@ func catchSignals() chan os.Signal {
 	return signals
 }
 
-// forward sends signals to a child. The terminal sends the signals of its keys to both.
+// forward sends signals to a child. The terminal sends its signals to both.
 func forward(signals <-chan os.Signal, child *os.Process) {
 	for s := range signals {
-		if (s == unix.SIGINT || s == unix.SIGQUIT) && inForeground() {
+		if slices.Contains(keySignals, s) && inForeground() {
 			continue
 		}
 		_ = child.Signal(s)
@@ -123,9 +145,14 @@ func endAs(status syscall.WaitStatus) {
 	os.Exit(128 + int(s))
 }
 
-// dropCapabilities has the program that this thread executes next start without the capabilities of startInside.
+// dropCapabilities takes the capabilities of startInside from this thread, and so from the program that it executes.
 func dropCapabilities() error {
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+	err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	if err == nil {
+		var none [2]unix.CapUserData // version 3 has two of 32 bits each
+		err = unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
+	}
+	if err != nil {
 		return fmt.Errorf("drop the capabilities: %w", err)
 	}
 	return nil

@@ -53,7 +53,11 @@ namespace too: user and group stay those of the caller, and set-user-ID programs
 sudo do not get the rights of root. Processes of two such run commands cannot copy each
 other's memory (process_vm_readv): on one host, run mpirun rather than each rank. Where
 the kernel refuses the namespaces, as in most containers, a message says so, and the
-program has the library and the variables only.
+program has the library and the variables only. So it is for root without the capability
+CAP_SYS_ADMIN.
+
+Without root, the program is a child process of run. Run forwards signals to it, and stops
+when it stops. SIGSTOP stops run only.
 
 Statically linked programs and set-user-ID programs do not use the library.
 The exit code is that of the program, or 128+N if signal N has killed it. Errors of run
@@ -83,7 +87,7 @@ itself have the exit codes of softroce-xdp.`,
 	return cmd
 }
 
-// run executes the program. It returns only if this fails.
+// run executes the program, itself or by a child process. It returns only if this fails.
 func (r *runner) run(cmd *cobra.Command, command []string) error {
 	path, err := exec.LookPath(command[0])
 	var cause *exec.Error
@@ -98,7 +102,10 @@ func (r *runner) run(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	if !r.libraryOnly {
-		err := r.enterNamespace(command)
+		child, err := r.enterNamespace(command)
+		if child != nil {
+			return child.follow() // also if this fails: the command must not be executed twice
+		}
 		if err == nil {
 			err = addFiles(devices, len(proto.Served(r.app.RunDir)))
 		}

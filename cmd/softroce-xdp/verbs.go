@@ -51,9 +51,10 @@ func newVerbsInstall() *cobra.Command {
 		Long: `Install writes ` + loaderConfig + ` with the directory of the library,
 and runs ldconfig. Programs that start later load the library. It changes nothing else:
 libibverbs of the distribution stays where it is, and "verbs uninstall" brings it back.
+If programs would not load the library, the configuration becomes what it was before.
 
 A machine with RDMA devices is refused, since its programs would lose them; so is a
-library that users other than root can change.`,
+library that users other than root can change, or to whose directory they can add files.`,
 		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return installVerbs(cmd.OutOrStdout(), library) },
 	}
@@ -70,7 +71,7 @@ func installVerbs(w io.Writer, library string) error {
 		return fmt.Errorf("this machine has RDMA devices (%s), which its programs would lose: use `softroce-xdp run -- COMMAND` for single programs",
 			strings.Join(real, ", "))
 	}
-	if err := checkOwner(filepath.Join(library, verbsLibrary)); err != nil {
+	if err := checkOwner(library); err != nil {
 		return err
 	}
 	before, err := readConfig(loaderConfig)
@@ -87,10 +88,22 @@ func installVerbs(w io.Writer, library string) error {
 		return err
 	}
 	if err := checkLoaded(library); err != nil {
-		return errors.Join(err, uninstallVerbs(io.Discard))
+		return errors.Join(err, restoreConfig(before))
 	}
 	fmt.Fprintf(w, "programs load %s\n", filepath.Join(library, verbsLibrary))
 	return nil
+}
+
+// restoreConfig gives loaderConfig the text that it had before an install; "" if there was no such file.
+func restoreConfig(before string) error {
+	if before == "" {
+		return uninstallVerbs(io.Discard)
+	}
+	if err := files.WriteStateMode(loaderConfig, []byte(before), 0o644); err != nil {
+		return err
+	}
+	_, err := ldconfig()
+	return err
 }
 
 // checkLoaded makes the loader's cache again, and tests that programs get the library of a directory from it.
@@ -174,10 +187,11 @@ func verbsStatus(ctx context.Context, w io.Writer, runDir, library string) error
 		row("installed", "%s in %s", strings.TrimSpace(strings.TrimPrefix(text, configHead)), loaderConfig)
 	}
 	path, why := loaded(os.Getenv("LD_LIBRARY_PATH"))
+	dir, _ := filepath.EvalSymlinks(filepath.Dir(path))
 	switch {
 	case path == "":
 		row("programs", "load no libibverbs: %s", why)
-	case err == nil && library != "" && filepath.Dir(path) == library:
+	case err == nil && dir == library:
 		row("programs", "load this library: %s", why)
 	default:
 		row("programs", "load %s, another library: %s", path, why)

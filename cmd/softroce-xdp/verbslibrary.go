@@ -19,8 +19,9 @@ import (
 // verbsLibrary is the name under which programs load libibverbs.
 const verbsLibrary = "libibverbs.so.1"
 
-// findLibrary returns the absolute path of the directory of the verbs library of this project: the one that the user
-// has named, or, next to this program, where `make verbs` or `make install` has put it.
+// findLibrary returns the directory of the verbs library of this project: the one that the user has named, or, next to
+// this program, where `make verbs` or `make install` has put it. The path is absolute and has no symbolic links, so that
+// what is checked is what the loader gets.
 func findLibrary(named string) (string, error) {
 	dirs := []string{named}
 	if named == "" {
@@ -32,34 +33,55 @@ func findLibrary(named string) (string, error) {
 	}
 	for _, dir := range dirs {
 		if st, err := os.Stat(filepath.Join(dir, verbsLibrary)); err == nil && st.Mode().IsRegular() {
-			return filepath.Abs(dir)
+			return loadableDir(dir)
 		}
 	}
 	return "", fmt.Errorf("there is no %s in %s: build it with `make verbs`, or name its directory with --library",
 		verbsLibrary, strings.Join(dirs, " or "))
 }
 
-// checkOwner refuses a path if another user than root can change what is there, since programs of root would execute it.
-func checkOwner(path string) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
+// loadableDir returns the path of a directory without symbolic links. It refuses one that the loader would read otherwise.
+func loadableDir(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
 	}
-	for {
+	if err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(dir, ":;$\n") { // ld.so(8): separators, and variables such as $ORIGIN
+		return "", fmt.Errorf("%q has a colon, semicolon, dollar sign or new line, which mean something else to the loader: "+
+			"put the library into another directory", dir)
+	}
+	return dir, nil
+}
+
+// checkOwner refuses the library in a directory if another user than root can change it or add files to the directory,
+// since programs of root would execute them. The path of the directory has no symbolic links; the library must be none.
+func checkOwner(library string) error {
+	for path := filepath.Join(library, verbsLibrary); ; path = filepath.Dir(path) {
 		var st unix.Stat_t
-		if err := unix.Stat(path, &st); err != nil {
+		if err := unix.Lstat(path, &st); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		others := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0
-		if st.Uid != 0 || others && st.Mode&unix.S_ISVTX == 0 {
+		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return fmt.Errorf("%s is a symbolic link: name the directory of the file with --library", path)
+		}
+		if othersChange(&st, len(path) < len(library)) {
 			return fmt.Errorf("users other than root can change %s (owner %d, group %d, mode %04o): "+
 				"put the library elsewhere, for example with `make install`", path, st.Uid, st.Gid, st.Mode&0o7777)
 		}
 		if path == "/" {
 			return nil
 		}
-		path = filepath.Dir(path)
 	}
+}
+
+// othersChange reports whether another user than root can change a file or directory. In a directory above that of the
+// library, the sticky bit suffices: others can add entries, and cannot replace those of root.
+func othersChange(st *unix.Stat_t, above bool) bool {
+	writable := st.Mode&0o002 != 0 || st.Mode&0o020 != 0 && st.Gid != 0
+	return st.Uid != 0 || writable && !(above && st.Mode&unix.S_ISVTX != 0)
 }
 
 // loaded returns the path of the libibverbs that programs load in an environment with this LD_LIBRARY_PATH, and why;
