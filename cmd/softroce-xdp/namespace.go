@@ -89,17 +89,29 @@ func (c *child) follow() error {
 	}
 }
 
-// forwarded are the signals that go to the child.
-var forwarded = []os.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGTSTP,
+// forwarded are the signals that go to the child: those that a process can catch, but for those of its own errors and
+// children, those of its timers for profiling and of the Go runtime (SIGPROF, SIGURG), and SIGTTIN and SIGTTOU, which the
+// kernel sends to both.
+var forwarded = append([]os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGALRM, unix.SIGTERM,
+	unix.SIGCONT, unix.SIGTSTP, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGWINCH, unix.SIGIO, unix.SIGPWR,
+}, realTimeSignals()...)
+
+// realTimeSignals returns the real-time signals that Go programs can catch, all but the first one of glibc (34).
+func realTimeSignals() (signals []os.Signal) {
+	for s := syscall.Signal(35); s <= 64; s++ {
+		signals = append(signals, s)
+	}
+	return signals
 }
 
 // keySignals are those of the forwarded signals that a terminal sends to its processes in the foreground.
-var keySignals = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP}
+var keySignals = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGWINCH}
 
-// catchSignals returns a channel of the signals that are forwarded. Those that are ignored stay so, for the child too.
+// catchSignals returns a channel of the signals that are forwarded. SIGHUP and SIGINT stay ignored, for the child too, if
+// they are. Of others this is unknown: the Go runtime has replaced what this process has got from its parent.
 func catchSignals() chan os.Signal {
-	signals := make(chan os.Signal, 16)
+	signals := make(chan os.Signal, 64)
 	for _, s := range forwarded {
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
@@ -108,7 +120,9 @@ func catchSignals() chan os.Signal {
 	return signals
 }
 
-// forward sends signals to a child. The terminal sends its signals to both.
+// forward sends signals to a child, but for those that the terminal sends to both. Package signal has no sender of a
+// signal. In the foreground, a SIGINT of kill(1) is therefore taken for one of the terminal, and a signal for the process
+// group reaches the child twice. No key sends signals such as SIGTERM and SIGHUP, which are always forwarded.
 func forward(signals <-chan os.Signal, child *os.Process) {
 	for s := range signals {
 		if slices.Contains(keySignals, s) && inForeground() {
