@@ -120,9 +120,7 @@ func catchSignals() chan os.Signal {
 	return signals
 }
 
-// forward sends signals to a child, but for those that the terminal sends to both. Package signal has no sender of a
-// signal. In the foreground, a SIGINT of kill(1) is therefore taken for one of the terminal, and a signal for the process
-// group reaches the child twice. No key sends signals such as SIGTERM and SIGHUP, which are always forwarded.
+// forward sends signals to a child. The terminal sends its signals to both.
 func forward(signals <-chan os.Signal, child *os.Process) {
 	for s := range signals {
 		if slices.Contains(keySignals, s) && inForeground() {

@@ -58,9 +58,6 @@ CAP_SYS_ADMIN.
 
 Without root, the program is a child process of run. Run forwards signals to it, and stops
 when it stops. SIGSTOP, SIGTTIN, SIGTTOU, SIGURG and SIGPROF are not forwarded.
-In the foreground of a terminal, run takes SIGINT, SIGQUIT, SIGTSTP and SIGWINCH for those
-that the terminal sends to the program as well: send them to the program rather than to
-run. Other signals that are sent to both, as to their process group, come twice.
 With and without root, SIGHUP (nohup) and SIGINT stay ignored if run is started so; other
 signals may get their default action in the program.
 
