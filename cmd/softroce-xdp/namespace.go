@@ -89,29 +89,17 @@ func (c *child) follow() error {
 	}
 }
 
-// forwarded are the signals that go to the child: those that a process can catch, but for those of its own errors and
-// children, those of its timers for profiling and of the Go runtime (SIGPROF, SIGURG), and SIGTTIN and SIGTTOU, which the
-// kernel sends to both.
-var forwarded = append([]os.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGALRM, unix.SIGTERM,
-	unix.SIGCONT, unix.SIGTSTP, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGWINCH, unix.SIGIO, unix.SIGPWR,
-}, realTimeSignals()...)
-
-// realTimeSignals returns the real-time signals that Go programs can catch, all but the first one of glibc (34).
-func realTimeSignals() (signals []os.Signal) {
-	for s := syscall.Signal(35); s <= 64; s++ {
-		signals = append(signals, s)
-	}
-	return signals
+// forwarded are the signals that go to the child.
+var forwarded = []os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGTSTP,
 }
 
 // keySignals are those of the forwarded signals that a terminal sends to its processes in the foreground.
-var keySignals = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGWINCH}
+var keySignals = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP}
 
-// catchSignals returns a channel of the signals that are forwarded. SIGHUP and SIGINT stay ignored, for the child too, if
-// they are. Of others this is unknown: the Go runtime has replaced what this process has got from its parent.
+// catchSignals returns a channel of the signals that are forwarded. Those that are ignored stay so, for the child too.
 func catchSignals() chan os.Signal {
-	signals := make(chan os.Signal, 64)
+	signals := make(chan os.Signal, 16)
 	for _, s := range forwarded {
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)

@@ -57,9 +57,7 @@ program has the library and the variables only. So it is for root without the ca
 CAP_SYS_ADMIN.
 
 Without root, the program is a child process of run. Run forwards signals to it, and stops
-when it stops. SIGSTOP, SIGTTIN, SIGTTOU, SIGURG and SIGPROF are not forwarded.
-With and without root, SIGHUP (nohup) and SIGINT stay ignored if run is started so; other
-signals may get their default action in the program.
+when it stops. SIGSTOP stops run only.
 
 Statically linked programs and set-user-ID programs do not use the library.
 The exit code is that of the program, or 128+N if signal N has killed it. Errors of run
