@@ -70,32 +70,22 @@ func (r *runner) startInside(command []string) (*child, error) {
 	return &child{process: process, signals: signals}, nil
 }
 
-// follow forwards signals to the child, and stops and ends this process as the child stops and ends. It returns only if
-// it cannot wait for the child.
+// follow forwards signals to the child, and ends this process as the child ends. It returns only if it cannot wait for
+// the child.
 func (c *child) follow() error {
 	go forward(c.signals, c.process)
-	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(c.process.Pid, &status, syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return fmt.Errorf("wait for the program, process %d: %w", c.process.Pid, err)
-		case status.Stopped(): // this process stops too, until SIGCONT, which is forwarded
-			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
-		default:
-			endAs(status)
-		}
+	state, err := c.process.Wait()
+	if err != nil {
+		return fmt.Errorf("wait for the program, process %d: %w", c.process.Pid, err)
 	}
+	endAs(state.Sys().(syscall.WaitStatus))
+	return nil
 }
 
 // forwarded are the signals that go to the child.
 var forwarded = []os.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGTSTP,
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT,
 }
-
-// keySignals are those of the forwarded signals that a terminal sends to its processes in the foreground.
-var keySignals = []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP}
 
 // catchSignals returns a channel of the signals that are forwarded. Those that are ignored stay so, for the child too.
 func catchSignals() chan os.Signal {
@@ -108,10 +98,10 @@ func catchSignals() chan os.Signal {
 	return signals
 }
 
-// forward sends signals to a child. The terminal sends its signals to both.
+// forward sends signals to a child. The terminal sends the signals of its keys to both.
 func forward(signals <-chan os.Signal, child *os.Process) {
 	for s := range signals {
-		if slices.Contains(keySignals, s) && inForeground() {
+		if (s == unix.SIGINT || s == unix.SIGQUIT) && inForeground() {
 			continue
 		}
 		_ = child.Signal(s)

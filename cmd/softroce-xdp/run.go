@@ -56,9 +56,6 @@ the kernel refuses the namespaces, as in most containers, a message says so, and
 program has the library and the variables only. So it is for root without the capability
 CAP_SYS_ADMIN.
 
-Without root, the program is a child process of run. Run forwards signals to it, and stops
-when it stops. SIGSTOP stops run only.
-
 Statically linked programs and set-user-ID programs do not use the library.
 The exit code is that of the program, or 128+N if signal N has killed it. Errors of run
 itself have the exit codes of softroce-xdp.`,
