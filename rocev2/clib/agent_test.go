@@ -31,7 +31,7 @@ func TestWrongReplies(t *testing.T) {
 	tests := []struct {
 		name  string
 		reply func(h proto.Header, r *reply) // changes the reply to a message
-		want  string                         // of stderr
+		want  string                         // text on stderr
 	}{
 		{"another version", func(h proto.Header, r *reply) {
 			r.err = proto.VersionError(1, 2)

@@ -8,20 +8,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* map_rings maps bytes of a file. An access behind the end of a file is a SIGBUS, so its size is checked. */
-int map_rings(int fd, uint64_t offset, size_t bytes, struct mapping *m)
+/* map_shared maps bytes of a file of the agent, with a protection of mmap. An access behind the end of a file is a SIGBUS, so its size is checked. */
+int map_shared(int fd, uint64_t offset, size_t bytes, int protection, struct mapping *m)
 {
 	struct stat st;
 	if (fstat(fd, &st) != 0)
 		return errno;
 	if (bytes == 0 || st.st_size < 0 || offset > (uint64_t)st.st_size || bytes > (uint64_t)st.st_size - offset)
 		return EPROTO;
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+	void *at = mmap(NULL, bytes, protection, MAP_SHARED, fd, (off_t)offset);
 	if (at == MAP_FAILED)
 		return errno;
 	madvise(at, bytes, MADV_DONTFORK); /* a child has no use for the queues of its parent */
 	*m = (struct mapping){at, bytes};
 	return 0;
+}
+
+/* map_rings maps rings, which both sides write to. */
+int map_rings(int fd, uint64_t offset, size_t bytes, struct mapping *m)
+{
+	return map_shared(fd, offset, bytes, PROT_READ | PROT_WRITE, m);
 }
 
 void unmap_rings(struct mapping *m)

@@ -22,6 +22,7 @@ struct mapping {
 	size_t bytes;
 };
 
+int map_shared(int fd, uint64_t offset, size_t bytes, int protection, struct mapping *m); /* 0 or errno */
 int map_rings(int fd, uint64_t offset, size_t bytes, struct mapping *m); /* 0 or errno */
 void unmap_rings(struct mapping *m);
 

@@ -196,7 +196,8 @@ __attribute__((format(printf, 1, 2))) void complain(const char *format, ...); /*
 __attribute__((format(printf, 1, 2))) void note(const char *format, ...);     /* with SOFTROCE_LOG only */
 int unsupported(const char *name); /* EOPNOTSUPP; notes each name once */
 
-/* control.c */
+/* message.c */
+#define MAX_FDS 8 /* descriptors of a message */
 struct message {
 	uint16_t type;
 	const void *body; /* NULL: none */
@@ -205,17 +206,26 @@ struct message {
 	int nfds;
 	bool waits; /* the agent may wait for a neighbour */
 };
+int errno_of(uint16_t status);
+void close_fds(int *fds, int n);
+int send_message(int fd, uint32_t seq, const struct message *m);
+ssize_t receive_message(int fd, uint8_t *b, int *fds, int *nfds, int flags);
+
+/* control.c */
 struct answer {
 	void *body; /* NULL: none */
 	size_t bytes;
 	int *fd; /* one descriptor of rings, which is the caller's; NULL: none */
 };
-int control_open(struct context *c);
-void control_close(struct context *c);
 int call(struct context *c, struct message m, struct answer a);
 int call_handle(struct context *c, uint16_t type, uint32_t handle); /* ends an object */
-void control_forked(struct context *c);
+void *control_thread(void *context);
 #define BODY(x) .body = &(x), .bytes = sizeof(x)
+
+/* open.c */
+int control_open(struct context *c);
+void control_close(struct context *c);
+void control_forked(struct context *c);
 
 /* events.c */
 void async_event(struct context *c, struct ibv_async_event e);
