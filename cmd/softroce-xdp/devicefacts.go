@@ -111,9 +111,11 @@ func gidText(a netip.Addr) string {
 	return groups(gid[:])
 }
 
-// guidText returns the GUID of a MAC address: its EUI-64, with the universal bit inverted as in IPv6 addresses.
+// guidText returns the GUID of a device with a MAC address.
 func guidText(mac net.HardwareAddr) string {
-	return groups([]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
+	p := verbs.Port{MAC: [6]byte(mac)}
+	guid := p.GUID()
+	return groups(guid[:])
 }
 
 // groups returns bytes as groups of four hexadecimal digits.

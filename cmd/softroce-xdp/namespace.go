@@ -37,7 +37,7 @@ func (r *runner) enterNamespace(command []string) (*child, error) {
 // child is a process that executes the command in place of this one.
 type child struct {
 	process *os.Process
-	signals chan os.Signal // for the child
+	signals chan os.Signal // signals that go to the child
 }
 
 // startInside executes run again as a child process in a user namespace.

@@ -15,8 +15,8 @@ import (
 // caches do not hold their state: so what every message needs is close together in one object, and what few need at
 // the end. The order of fields is that of lines of 64 bytes, of which package nic puts something of its own first.
 //
-// State, SendDone, RecvDone and Prefetch may be called by any goroutine; QPN, Type, Config and OutOfOrder once AddQP has
-// returned. All else belongs to the goroutine of the core.
+// State, SendDone, RecvDone and Prefetch may be called by any goroutine; QPN, Type and Config once AddQP has returned. All
+// else belongs to the goroutine of the core.
 type QP struct {
 	state              atomic.Uint32 // state that the core last showed
 	sendDone, recvDone atomic.Uint32 // work requests that made room
@@ -146,9 +146,6 @@ func (x *QP) Prefetch() { prefetch(x) }
 
 // Config returns the configuration of the transport, which does not change.
 func (x *QP) Config() *qp.Config { return x.q.Config() }
-
-// OutOfOrder reports whether the queue pair is in out-of-order mode.
-func (x *QP) OutOfOrder() bool { return x.ooo != nil }
 
 // Removed reports whether RemoveQP was called.
 func (x *QP) Removed() bool { return x.dead }

@@ -30,17 +30,29 @@ func (d *Device) CreateCQ(depth int) (verbs.CQ, error) {
 }
 
 func (d *Device) createCQ(depth int) (*CQ, error) {
-	if depth < 1 || depth > MaxCQ {
-		return nil, fmt.Errorf("nic: a completion queue of %d; choose 1 to %d", depth, MaxCQ)
+	if err := checkDepth(depth); err != nil {
+		return nil, err
 	}
 	if err := d.alive(); err != nil {
 		return nil, err
 	}
-	size := uint32(1) << bits.Len32(uint32(depth-1))
-	return &CQ{
-		dev: d, ring: make([]verbs.Completion, size), mask: size - 1, depth: uint32(depth),
-		notify: make(chan struct{}, 1), gone: make(chan struct{}), fd: -1,
-	}, nil
+	c := &CQ{dev: d, depth: uint32(depth), notify: make(chan struct{}, 1), gone: make(chan struct{}), fd: -1}
+	c.ring, c.mask = newCQRing(depth)
+	return c, nil
+}
+
+// checkDepth refuses a depth that a completion queue cannot have.
+func checkDepth(depth int) error {
+	if depth < 1 || depth > MaxCQ {
+		return fmt.Errorf("nic: a completion queue of %d; choose 1 to %d", depth, MaxCQ)
+	}
+	return nil
+}
+
+// newCQRing returns the ring of a completion queue, whose length is a power of two, and its length less one.
+func newCQRing(depth int) (ring []verbs.Completion, mask uint32) {
+	ring = make([]verbs.Completion, 1<<bits.Len32(uint32(depth-1)))
+	return ring, uint32(len(ring)) - 1
 }
 
 // Depth is how many completions it holds.

@@ -2,20 +2,14 @@
 
 package nic
 
-import (
-	"fmt"
-	"math/bits"
-
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
-)
+import "fmt"
 
 // Resize implements verbs.ResizableCQ.
 func (c *CQ) Resize(depth int) error {
-	if depth < 1 || depth > MaxCQ {
-		return fmt.Errorf("nic: a completion queue of %d; choose 1 to %d", depth, MaxCQ)
+	if err := checkDepth(depth); err != nil {
+		return err
 	}
-	size := uint32(1) << bits.Len32(uint32(depth-1))
-	ring := make([]verbs.Completion, size)
+	ring, mask := newCQRing(depth)
 	return c.dev.do(func() error {
 		c.polling.Lock()
 		defer c.polling.Unlock()
@@ -27,9 +21,9 @@ func (c *CQ) Resize(depth int) error {
 			return fmt.Errorf("nic: a completion queue of %d: %d completions wait in it; poll some, or choose more", depth, waiting)
 		}
 		for i := head; i != c.next; i++ {
-			ring[i&(size-1)] = c.ring[i&c.mask]
+			ring[i&mask] = c.ring[i&c.mask]
 		}
-		c.ring, c.mask, c.depth = ring, size-1, uint32(depth)
+		c.ring, c.mask, c.depth = ring, mask, uint32(depth)
 		return nil
 	})
 }

@@ -21,7 +21,7 @@ func (x *QP) Encrypt(k seal.Keys, l seal.Limits) error {
 	if x.Type() == verbs.UD {
 		return errors.New("nic: a queue pair of UD has many peers and is not encrypted; choose RC or UC")
 	}
-	if x.core.OutOfOrder() {
+	if x.outOfOrder {
 		return errors.New("nic: a queue pair in out-of-order mode is not encrypted; choose one of the two")
 	}
 	c, err := seal.NewEnd(k, l)

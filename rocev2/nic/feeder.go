@@ -44,8 +44,8 @@ type CQSink interface {
 
 // CreateCQTo makes a completion queue whose completions go to a sink. Poll finds none.
 func (d *Device) CreateCQTo(depth int, sink CQSink) (*CQ, error) {
-	if depth < 1 || depth > MaxCQ {
-		return nil, fmt.Errorf("nic: a completion queue of %d; choose 1 to %d", depth, MaxCQ)
+	if err := checkDepth(depth); err != nil {
+		return nil, err
 	}
 	c, err := d.createCQ(1)
 	if err != nil {
