@@ -72,9 +72,9 @@ func (r *rings) alert() {
 	case r.costs.slowSignals > maxSlowSignals:
 		return
 	case r.costs.slowSignals == 0:
-		began := time.Now()
+		began := r.feeder.now()
 		signalProcess(r.signal)
-		if time.Since(began) >= longSignal {
+		if r.feeder.now()-began >= longSignal {
 			r.costs.slowSignals = 1
 		}
 		return

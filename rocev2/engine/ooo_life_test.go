@@ -238,7 +238,14 @@ func TestOutOfOrderUnannounced(t *testing.T) {
 	for _, announced := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLoopback(t, 8)
-			e, x := l.e, l.newOOOQP(4)
+			e, x := l.e, &QP{}
+			var reason error // that of the last event
+			config := l.config(verbs.RC, 4)
+			config.OutOfOrder = true
+			config.Notify = func(t verbs.EventType) { l.events, reason = append(l.events, t), x.FatalReason() }
+			if err := e.AddQP(x, config); err != nil {
+				t.Fatal(err)
+			}
 			e.Begin(testNow())
 			attr := verbs.DefaultAttr()
 			attr.PMTU = rocev2.PMTU1024
@@ -273,8 +280,8 @@ func TestOutOfOrderUnannounced(t *testing.T) {
 			if n != 2 || l.batch[0].Status != verbs.StatusRemoteInvalidRequest || l.batch[1].Status != verbs.StatusWRFlushed {
 				t.Errorf("%+v", l.batch[:n])
 			}
-			if ev := l.events; !slices.Equal(ev, []verbs.EventType{verbs.EventQPFatal}) || !errors.Is(x.FatalReason(), ErrNotOutOfOrder) {
-				t.Errorf("events %v: %v", ev, x.FatalReason())
+			if ev := l.events; !slices.Equal(ev, []verbs.EventType{verbs.EventQPFatal}) || !errors.Is(reason, ErrNotOutOfOrder) {
+				t.Errorf("events %v: %v", ev, reason)
 			}
 		})
 	}

@@ -53,7 +53,7 @@ func (r *requester) detectSilence(now Time) bool {
 		return false
 	}
 	s := &f.silence
-	if s.since != 0 && now-max(s.since, f.dest.probedAt) > 2*r.silenceProbeGap() {
+	if s.since != 0 && now-max(s.since, s.linkUpAt, f.dest.probedAt) > 2*r.silenceProbeGap() {
 		s.since, s.linkUpAt = 0, 0 // the queue pairs that sent probes are gone
 	}
 	if s.since == 0 && now >= r.silentFrom() {

@@ -39,22 +39,20 @@ func NewCompletions(r Ring, depth uint32) *Completions {
 // take takes up to n entries, as many as are free, and returns the number of the first one.
 func (r *Completions) take(n uint64) (first, got uint64) {
 	for {
-		limit := r.limit(n)
+		// No other thread takes entries between the two words, or the exchange fails: entries that were freed meanwhile
+		// would be theirs, and an entry that this thread was promised would seem to be missing.
 		taken := r.taken.Load()
-		if taken > limit { // other threads have taken entries that were freed after limit was computed
-			continue
-		}
-		if got = min(n, limit-taken); r.taken.CompareAndSwap(taken, taken+got) {
+		if got = min(n, r.limit(taken+n)-taken); r.taken.CompareAndSwap(taken, taken+got) {
 			return taken, got
 		}
 	}
 }
 
-// limit returns the number of the first entry that is not free. It reads the consumer's index if there is no room for
-// n entries. An index that is not possible frees nothing.
-func (r *Completions) limit(n uint64) uint64 {
+// limit returns the number of the first entry that is not free. It reads the consumer's index if that number is below
+// end. An index that is not possible frees nothing.
+func (r *Completions) limit(end uint64) uint64 {
 	free := r.free.Load()
-	if r.taken.Load()+n <= free+r.size {
+	if end <= free+r.size {
 		return free + r.size
 	}
 	// The order of these three words is that of their values: a correct consumer's index is neither below what was

@@ -130,6 +130,9 @@ func severalProducers(t *testing.T, depth int, what uint32) {
 			free <- struct{}{}
 		case !requested:
 			if len(signals) > 0 {
+				if err := <-signals; err != nil {
+					t.Fatal(err)
+				}
 				t.Fatal("a second signal for one request")
 			}
 			c.Arm(what)

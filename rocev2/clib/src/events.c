@@ -211,11 +211,11 @@ void on_signals(struct context *c)
 /* on_end ends a context whose agent has ended: calls return EIO, and threads that wait for events return. */
 void on_end(struct context *c)
 {
+	complain("%s: the device server has ended: open the device again", c->device->ifname); /* first: a thread that wakes may exit */
 	pthread_mutex_lock(&c->lock);
 	__atomic_store_n(&c->gone, ENDED, __ATOMIC_RELEASE);
 	pthread_cond_broadcast(&c->changed);
 	async_event(c, (struct ibv_async_event){.event_type = IBV_EVENT_DEVICE_FATAL});
 	channels_end(c);
 	pthread_mutex_unlock(&c->lock);
-	complain("%s: the device server has ended: open the device again", c->device->ifname);
 }
