@@ -37,11 +37,7 @@ func TestPrograms(t *testing.T) {
 	}
 	library := t.TempDir()
 	makeLibrary(t, library)
-	compile := exec.Command("gcc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join(library, "program"),
-		"testdata/program.c", "-L"+library, "-libverbs")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("compile program.c: %v\n%s", err, out)
-	}
+	compile(t, library, "program")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, Cmds: script.Commands(map[string]script.Command{"pair": pair}),
 		Setup: script.With(script.Build(t, "softroce-xdp"), func(env *testscript.Env) error {

@@ -21,18 +21,20 @@ static int fetch_port(struct context *c, struct softroce_port_reply *p)
 {
 	if (gone(c) != ALIVE)
 		return EIO;
+	pthread_mutex_lock(&c->port_lock); /* so that the reply that is kept is the latest */
 	pthread_mutex_lock(&c->lock);
-	c->port_known = true; /* a change after this moment makes it false again */
+	unsigned changes = c->port_changes;
 	pthread_mutex_unlock(&c->lock);
 	int error = call(c, (struct message){.type = SOFTROCE_MSG_PORT}, (struct answer){BODY(*p)});
 	if (error == 0 && p->count > SOFTROCE_MAX_GIDS)
 		error = EPROTO;
-	pthread_mutex_lock(&c->lock);
-	if (error != 0)
-		c->port_known = false;
-	else
+	if (error == 0) {
+		pthread_mutex_lock(&c->lock);
 		c->port = *p;
-	pthread_mutex_unlock(&c->lock);
+		c->port_known = c->port_changes == changes; /* otherwise the reply may be older than the change */
+		pthread_mutex_unlock(&c->lock);
+	}
+	pthread_mutex_unlock(&c->port_lock);
 	return error;
 }
 
