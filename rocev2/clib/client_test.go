@@ -31,11 +31,14 @@ type client struct {
 	lines *bufio.Scanner
 }
 
-// compile compiles a program of testdata in the directory of the library, with flags of gcc.
-func compile(t *testing.T, library, name string, flags ...string) {
+// compile compiles a program of testdata in the directory of the library.
+func compile(t *testing.T, library, name string) {
 	t.Helper()
-	args := append([]string{"-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join(library, name),
-		"testdata/" + name + ".c", "-L" + library, "-libverbs"}, flags...)
+	args := []string{"-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join(library, name),
+		"testdata/" + name + ".c", "-L" + library, "-libverbs"}
+	if sanitizer() != "" {
+		args = append(args, "-fsanitize="+sanitizer(), "-fno-sanitize-recover=all")
+	}
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("compile %s.c: %v\n%s", name, err, out)
 	}
