@@ -38,8 +38,8 @@ func sanitized(t *testing.T, pattern string) {
 	require.Root(t)
 	require.Command(t, "gcc", "make", "setarch")
 	for name := range sanitizers {
+		reports := t.TempDir() // not of the subtest, whose name has a comma: the variables have options with commas
 		t.Run(name, func(t *testing.T) {
-			reports := t.TempDir()
 			for d := reports; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // programs of other users write there
 				testkit.Must(t, os.Chmod(d, 0o777))
 			}

@@ -142,6 +142,17 @@ int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
 	return 0;
 }
 
+/* ibv_query_port_speed returns the rate of the port in units of 100 Mbit/s (rdma-core 62). */
+EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
+EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
+{
+	struct softroce_port_reply p;
+	int error = port != 1 ? EINVAL : fetch_port(to_context(context), &p);
+	if (error == 0)
+		*speed = p.mbps / 100;
+	return error;
+}
+
 /* The function for programs that were compiled before port_cap_flags2. */
 EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *a)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of verbs for what those of Debian do not do: fork, threads that share a completion queue, events of a shared
- * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|unsupported. All queue pairs are connected to
+ * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|speed|unsupported. All queue pairs are connected to
  * themselves. It prints the first check that fails, and exits with status 1 then.
  */
 #include <pthread.h>
@@ -202,6 +202,16 @@ static void unsupported(void)
 	CHECK(ibv_destroy_qp(qp) == 0);
 }
 
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed); /* rdma-core 62 */
+
+/* The agent is attached with a rate of 10 Gbit/s. */
+static void speed(void)
+{
+	uint64_t s = 0;
+	CHECK(ibv_query_port_speed(context, 1, &s) == 0 && s == 100);
+	CHECK(ibv_query_port_speed(context, 2, &s) == EINVAL);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
@@ -215,6 +225,8 @@ int main(int argc, char **argv)
 		events();
 	} else if (strcmp(argv[1], "fork") == 0) {
 		forks();
+	} else if (strcmp(argv[1], "speed") == 0) {
+		speed();
 	} else if (strcmp(argv[1], "unsupported") == 0) {
 		unsupported();
 	} else {
