@@ -134,7 +134,8 @@ func (s *session) correct(t proto.Type) reply {
 		*m = proto.CreateCQReply{Handle: cqHandle, Ring: proto.Shape{Entries: 512, EntryBytes: 32}}
 		r.fds = []int{s.file}
 	case *proto.CreateQPReply:
-		*m = proto.CreateQPReply{Handle: 6, QPN: 7, Send: proto.Shape{Entries: 1, EntryBytes: 80}, Recv: proto.Shape{Entries: 512, EntryBytes: 32}, Offset: sendRing}
+		send, recv := proto.Shape{Entries: 1, EntryBytes: 80}, proto.Shape{Entries: 512, EntryBytes: 32}
+		*m = proto.CreateQPReply{Handle: 6, QPN: 7, Send: send, Recv: recv, Offset: sendRing}
 		r.fds = []int{s.file}
 	}
 	return r

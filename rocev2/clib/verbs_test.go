@@ -64,7 +64,8 @@ func makeLibrary(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command("make", "-C", "../..", "--no-print-directory", "verbs", "VERBS="+dir, "SANITIZE="+sanitizer()).CombinedOutput(); err != nil {
+	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "verbs", "VERBS="+dir, "SANITIZE="+sanitizer())
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make verbs: %v\n%s", err, out)
 	}
 }
@@ -119,7 +120,8 @@ func onHost(ctx context.Context, ts *testscript.TestScript, host string, args ..
 		}
 	}
 	p := hostProgram{exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + ts.Getenv(host)}, args...)...), &bytes.Buffer{}, &bytes.Buffer{}}
-	p.cmd.Env = append(os.Environ(), "LD_PRELOAD="+ts.Getenv("LD_PRELOAD"), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"), "SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
+	p.cmd.Env = append(os.Environ(), "LD_PRELOAD="+ts.Getenv("LD_PRELOAD"), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"),
+		"SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	return p
 }

@@ -169,7 +169,10 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 		int opens;
-	} cases[] = {{"names", names, 0}, {"port", port, 1}, {"refused", refused, 1}, {"forgotten", forgotten, 1}, {"forks", forks, 0}, {"interrupted", interrupted, 0}};
+	} cases[] = {
+		{"names", names, 0}, {"port", port, 1}, {"refused", refused, 1}, {"forgotten", forgotten, 1}, {"forks", forks, 0},
+		{"interrupted", interrupted, 0},
+	};
 	size_t i = 0;
 	CHECK(argc == 2);
 	while (i < sizeof cases / sizeof *cases && strcmp(argv[1], cases[i].name) != 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of verbs for what those of Debian do not do: fork, threads that share a completion queue, events of a shared
- * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|speed|unsupported. All queue pairs are connected to
- * themselves. It prints the first check that fails, and exits with status 1 then.
+ * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|speed|unsupported.
+ * All queue pairs are connected to themselves. It prints the first check that fails, and exits with status 1 then.
  */
 #include <pthread.h>
 #include <stdlib.h>
