@@ -143,9 +143,12 @@ static void unmap(struct context *c)
 		munmap((void *)(uintptr_t)c->status_page, SOFTROCE_STATUS_PAGE_BYTES);
 	if (c->doorbell.at != MAP_FAILED)
 		munmap(c->doorbell.at, SOFTROCE_DOORBELL_BYTES);
+	int state;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* close is a cancellation point */
 	pthread_mutex_lock(&fork_lock);
 	close_all(c);
 	pthread_mutex_unlock(&fork_lock);
+	pthread_setcancelstate(state, NULL);
 }
 
 /* control_init is for a context that is not connected. */
