@@ -5,7 +5,6 @@ package clib
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
-	"github.com/softroce/softroce-xdp/rocev2/ring"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -27,6 +24,7 @@ func TestWrongReplies(t *testing.T) {
 	require.Command(t, "make", "gcc", "ibv_rc_pingpong")
 	library := t.TempDir()
 	makeLibrary(t, library)
+	empty, unsealed := memfd(t, 0, unix.F_SEAL_SHRINK), memfd(t, fileBytes, 0)
 	const none = uint32(1 << 30)
 	tests := []struct {
 		name  string
@@ -41,8 +39,18 @@ func TestWrongReplies(t *testing.T) {
 			r.fds = nil
 		}, "0 descriptors"},
 		{"hello with empty files", func(h proto.Header, r *reply) {
-			r.fileBytes = 0
+			if h.Type == proto.THello {
+				r.fds[0] = empty
+			}
 		}, "cannot be mapped"},
+		{"hello with files that can shrink", func(h proto.Header, r *reply) {
+			if h.Type == proto.THello {
+				r.fds[0] = unsealed
+			}
+		}, "cannot be mapped"},
+		{"text with control characters", func(h proto.Header, r *reply) {
+			r.err = errors.New("\x1b[31mred\x7f\r\nline\u009b2J")
+		}, ": ?[31mred???line??2J\n"},
 		{"hello that is too long", func(h proto.Header, r *reply) {
 			r.body = &proto.PortReply{}
 		}, "bytes and 4 descriptors"},
@@ -54,6 +62,11 @@ func TestWrongReplies(t *testing.T) {
 		{"queue of 3 entries", func(h proto.Header, r *reply) {
 			if m, ok := r.body.(*proto.CreateCQReply); ok {
 				m.Ring.Entries = 3
+			}
+		}, "Couldn't create CQ"},
+		{"queue with fewer entries than requested", func(h proto.Header, r *reply) {
+			if m, ok := r.body.(*proto.CreateCQReply); ok {
+				m.Ring.Entries = 256
 			}
 		}, "Couldn't create CQ"},
 		{"entries shorter than a completion", func(h proto.Header, r *reply) {
@@ -81,6 +94,11 @@ func TestWrongReplies(t *testing.T) {
 				m.Count = none
 			}
 		}, "Couldn't get port info"},
+		{"receive queue with fewer entries than requested", func(h proto.Header, r *reply) {
+			if m, ok := r.body.(*proto.CreateQPReply); ok {
+				m.Recv.Entries = 256
+			}
+		}, "Couldn't create QP"},
 		{"send queue whose entries are too short", func(h proto.Header, r *reply) {
 			if m, ok := r.body.(*proto.CreateQPReply); ok {
 				m.Send.EntryBytes = 64
@@ -97,7 +115,7 @@ func TestWrongReplies(t *testing.T) {
 			ctx, cancel := context.WithTimeout(testkit.Context(t), hang)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "ibv_rc_pingpong", "-g", "0", "127.0.0.1")
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+library, "SOFTROCE_RUN_DIR="+dir)
+			cmd.Env = append(os.Environ(), append(preload(t), "LD_LIBRARY_PATH="+library, "SOFTROCE_RUN_DIR="+dir)...)
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() < 1 { // -1: killed by a signal, also at the end of ctx
@@ -108,92 +126,4 @@ func TestWrongReplies(t *testing.T) {
 			}
 		})
 	}
-}
-
-// reply is what an agent of the test replies to a message.
-type reply struct {
-	body      any
-	err       error
-	fds       []int
-	fileBytes int64 // size of the files whose descriptors it has
-	close     bool  // the agent closes the connection instead
-}
-
-// serve is an agent that replies to each message as a correct one does, changed by change.
-func serve(t *testing.T, path string, change func(proto.Header, *reply)) {
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	file, err := unix.MemfdCreate("rings", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(file) })
-	go func() {
-		for {
-			c, err := l.AcceptUnix()
-			if err != nil {
-				return
-			}
-			go answer(c, file, change)
-		}
-	}()
-}
-
-// answer replies to the messages of a connection until it ends. The one file stands for all memory that is shared.
-func answer(c *net.UnixConn, file int, change func(proto.Header, *reply)) {
-	defer c.Close()
-	buf := make([]byte, proto.MaxMessage)
-	for {
-		n, fds, err := proto.Read(c, buf)
-		if err != nil {
-			return
-		}
-		proto.CloseFDs(fds)
-		h, _, err := proto.Split(buf[:n])
-		if err != nil {
-			return
-		}
-		r := correct(h.Type, file)
-		if h.Type == proto.TModifyQP { // the state of the send ring
-			_, _ = unix.Pwrite(file, []byte{byte(verbs.StateInit)}, sendRing+ring.StateAt)
-		}
-		change(h, &r)
-		if r.close || unix.Ftruncate(file, r.fileBytes) != nil {
-			return
-		}
-		if proto.Write(c, proto.AppendReply(nil, h, r.body, r.err), r.fds...) != nil {
-			return
-		}
-	}
-}
-
-// sendRing is where the send ring of a queue pair is in the file.
-const sendRing = 1 << 20
-
-// correct is the reply of a correct agent to a message of ibv_rc_pingpong.
-func correct(t proto.Type, file int) reply {
-	_, body, _ := proto.Bodies(t)
-	r := reply{body: body, fileBytes: 1 << 24}
-	switch m := body.(type) {
-	case *proto.HelloReply:
-		*m = proto.HelloReply{Version: proto.Version, CQ: 1 << 22, WR: 1 << 15, SGE: 32, MaxInline: 1024, MaxRdAtomic: 128, QPs: 1, RegionBytes: 1 << 30}
-		r.fds = []int{file, file, file, file}
-	case *proto.PortReply:
-		*m = proto.PortReply{Active: 1, MTU: 1500, Count: 1}
-		m.GIDs[0] = [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1}
-	case *proto.Handle:
-		m.Handle = 1
-	case *proto.RegReply:
-		*m = proto.RegReply{Handle: 2, LKey: 3, RKey: 4}
-	case *proto.CreateCQReply:
-		*m = proto.CreateCQReply{Handle: 5, Ring: proto.Shape{Entries: 512, EntryBytes: 32}}
-		r.fds = []int{file}
-	case *proto.CreateQPReply:
-		*m = proto.CreateQPReply{Handle: 6, QPN: 7, Send: proto.Shape{Entries: 1, EntryBytes: 80}, Recv: proto.Shape{Entries: 512, EntryBytes: 32}, Offset: sendRing}
-		r.fds = []int{file}
-	}
-	return r
 }

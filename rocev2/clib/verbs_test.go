@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,19 +38,23 @@ func TestPrograms(t *testing.T) {
 	}
 	library := t.TempDir()
 	makeLibrary(t, library)
-	compile := exec.Command("gcc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join(library, "program"),
-		"testdata/program.c", "-L"+library, "-libverbs")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("compile program.c: %v\n%s", err, out)
-	}
+	compile(t, library, "program")
+	compile(t, library, "load")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, Cmds: script.Commands(map[string]script.Command{"pair": pair}),
 		Setup: script.With(script.Build(t, "softroce-xdp"), func(env *testscript.Env) error {
 			env.Setenv("VERBS", library)
+			withSanitizer(t, env)
+			for name, n := range amounts {
+				env.Setenv(name, strconv.Itoa(n))
+			}
 			return script.BuildHosts(env)
 		}),
 	})
 }
+
+// amounts are how much load.txt does, by the variables of the script. Builds for long tests do more.
+var amounts = map[string]int{"CYCLES": 240, "QUEUES": 1000, "COMPLETIONS": 10000, "KILLED": 20, "ORDERS": 20}
 
 // makeLibrary makes the library in a directory, as `make verbs` does.
 func makeLibrary(t *testing.T, dir string) {
@@ -59,7 +64,8 @@ func makeLibrary(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command("make", "-C", "../..", "--no-print-directory", "verbs", "VERBS="+dir).CombinedOutput(); err != nil {
+	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "verbs", "VERBS="+dir, "SANITIZE="+sanitizer())
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make verbs: %v\n%s", err, out)
 	}
 }
@@ -114,7 +120,8 @@ func onHost(ctx context.Context, ts *testscript.TestScript, host string, args ..
 		}
 	}
 	p := hostProgram{exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + ts.Getenv(host)}, args...)...), &bytes.Buffer{}, &bytes.Buffer{}}
-	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"), "SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
+	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "LD_PRELOAD="+ts.Getenv("LD_PRELOAD"), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"),
+		"SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	return p
 }

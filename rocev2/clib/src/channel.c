@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "softroce.h"
@@ -12,10 +13,18 @@
 #define ENDED_COUNT ((uint64_t)1 << 62)
 
 /* eventfd_one adds 1 to the counter of an eventfd. */
-uint64_t eventfd_one(int fd)
+bool eventfd_one(int fd)
 {
 	uint64_t one = 1;
 	return write(fd, &one, sizeof one) == sizeof one;
+}
+
+/* eventfd_take takes 1 from the counter of an event that is forgotten, unless a thread that will find no event has taken it. */
+void eventfd_take(int fd)
+{
+	uint64_t n;
+	struct iovec part = {&n, sizeof n};
+	(void)preadv2(fd, &part, 1, -1, RWF_NOWAIT); /* EAGAIN: the counter is 0 */
 }
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
@@ -75,7 +84,10 @@ void channel_event(struct cq *cq)
 	eventfd_one(ch->ibv.fd);
 }
 
-/* channel_forget takes a queue that is destroyed from the list. The counter stays, so ibv_get_cq_event may find the list empty. */
+/*
+ * channel_forget takes the event of a queue that is destroyed from the list. A thread in ibv_get_cq_event may have taken its
+ * count already: it finds no event and goes on waiting.
+ */
 void channel_forget(struct cq *cq)
 {
 	struct channel *ch = to_channel(cq->ibv.channel);
@@ -88,6 +100,7 @@ void channel_forget(struct cq *cq)
 	if (ch->pending_end == &cq->next_pending)
 		ch->pending_end = at;
 	cq->pending = false;
+	eventfd_take(ch->ibv.fd);
 }
 
 /* channels_end wakes all threads that wait for an event of a device that has ended. */

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "softroce.h"
 
@@ -87,10 +86,8 @@ static void hang_up(struct context *c)
 {
 	char drain[4096];
 	struct pollfd p = {c->signals, POLLIN, 0};
-	struct timespec now;
 	shutdown(c->socket, SHUT_RDWR);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	for (time_t end = now.tv_sec + END_SECONDS; now.tv_sec < end; clock_gettime(CLOCK_MONOTONIC, &now)) {
+	for (time_t end = seconds() + END_SECONDS; seconds() < end;) {
 		if (poll(&p, 1, 1000) <= 0)
 			continue;
 		ssize_t n = recv(c->signals, drain, sizeof drain, MSG_DONTWAIT);

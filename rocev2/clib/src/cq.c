@@ -36,7 +36,7 @@ struct cq *cq_create(struct ibv_context *context, uint32_t cqe, void *user, stru
 		free(cq);
 		return fail(error);
 	}
-	size_t bytes = shape_bytes(r.ring, SOFTROCE_CQE_BYTES);
+	size_t bytes = shape_bytes(r.ring, cqe, SOFTROCE_CQE_BYTES);
 	error = bytes == 0 ? EPROTO : map_rings(fd, r.offset, bytes, &cq->map);
 	close(fd);
 	if (error != 0) {
@@ -89,7 +89,7 @@ EXPORT int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 	pthread_mutex_lock(&cq->lock);
 	int error = call(c, (struct message){.type = SOFTROCE_MSG_RESIZE_CQ, BODY(m)}, (struct answer){BODY(r), .fd = &fd});
 	if (error == 0) {
-		size_t bytes = shape_bytes(r.ring, SOFTROCE_CQE_BYTES);
+		size_t bytes = shape_bytes(r.ring, m.depth, SOFTROCE_CQE_BYTES);
 		error = bytes == 0 ? EPROTO : map_rings(fd, r.offset, bytes, &map);
 		close(fd);
 	}
@@ -116,18 +116,21 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *ibv)
 		pthread_mutex_unlock(&c->lock);
 		return EBUSY;
 	}
-	struct cq **at = &c->cqs;
-	while (*at != NULL && *at != cq)
-		at = &(*at)->next;
-	if (*at == cq)
-		*at = cq->next; /* before the message: the agent may give the memory to another queue at once */
+	cq->ending = true; /* before the message: the agent may give the memory to another queue at once */
 	pthread_mutex_unlock(&c->lock);
 	int error = call_handle(c, SOFTROCE_MSG_DESTROY_CQ, ibv->handle);
 	if (error != 0) {
-		link_cq(c, cq);
+		pthread_mutex_lock(&c->lock);
+		cq->ending = false;
+		pthread_mutex_unlock(&c->lock);
+		on_signals(c); /* signals that came meanwhile */
 		return error;
 	}
 	pthread_mutex_lock(&c->lock);
+	struct cq **at = &c->cqs;
+	while (*at != cq)
+		at = &(*at)->next;
+	*at = cq->next;
 	channel_forget(cq);
 	async_forget(c, ibv);
 	if (ibv->channel != NULL)

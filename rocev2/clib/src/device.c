@@ -15,8 +15,11 @@
 #define RUN_DIR "/run/softroce-xdp" /* default directory of the sockets */
 #define SUFFIX ".sock"
 
-/* lock has the lists of this file. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/*
+ * fork_lock has the lists of this file, and the descriptors of contexts while they change. fork takes it: the child
+ * closes the descriptors of its parent.
+ */
+pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct device *devices;
 static struct context *contexts;
 
@@ -74,10 +77,11 @@ static int reachable(const char *path)
 	return error == EAGAIN ? 0 : error; /* EAGAIN: others wait for the agent */
 }
 
-/* known returns the device of an interface. */
+/* known returns the device of an interface. Its names stay as they are: programs read them without a lock. */
 static struct device *known(const char *ifname, const char *path)
 {
-	for (struct device *d = devices; d != NULL; d = d->next) {
+	unsigned number = 0;
+	for (struct device *d = devices; d != NULL; d = d->next, number++) {
 		if (strcmp(d->path, path) == 0)
 			return d;
 	}
@@ -93,6 +97,8 @@ static struct device *known(const char *ifname, const char *path)
 		if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-", *p) == NULL)
 			*p = '_';
 	}
+	snprintf(d->ibv.dev_name, sizeof d->ibv.dev_name, "uverbs%u", number);
+	snprintf(d->ibv.dev_path, sizeof d->ibv.dev_path, "/sys/class/infiniband_verbs/uverbs%u", number);
 	snprintf(d->ibv.ibdev_path, sizeof d->ibv.ibdev_path, "/sys/class/infiniband/%s", d->ibv.name);
 	d->next = devices;
 	devices = d;
@@ -121,7 +127,7 @@ EXPORT struct ibv_device **ibv_get_device_list(int *num)
 	char path[108], refused[108] = "";
 	struct ibv_device **list = calloc((size_t)(n > 0 ? n : 0) + 1, sizeof *list);
 	snprintf(refused, sizeof refused, "%s", run_dir());
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&fork_lock);
 	for (int i = 0; i < n; i++) {
 		char ifname[64];
 		struct device *d;
@@ -135,13 +141,11 @@ EXPORT struct ibv_device **ibv_get_device_list(int *num)
 		}
 		if (error != 0 || (d = known(ifname, path)) == NULL)
 			continue;
-		snprintf(d->ibv.dev_name, sizeof d->ibv.dev_name, "uverbs%d", found);
-		snprintf(d->ibv.dev_path, sizeof d->ibv.dev_path, "/sys/class/infiniband_verbs/uverbs%d", found);
 		list[found++] = &d->ibv;
 	}
 	if (list != NULL && found == 0)
 		explain(denied, refused);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&fork_lock);
 	for (int i = 0; i < n; i++)
 		free(files[i]);
 	free(files);
@@ -164,9 +168,9 @@ EXPORT int ibv_get_device_index(struct ibv_device *device)
 EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
 {
 	struct device *d = to_device(device);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&fork_lock);
 	__be64 guid = d->guid;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&fork_lock);
 	if (guid != 0)
 		return guid;
 	struct ibv_context *c = ibv_open_device(device);
@@ -174,20 +178,20 @@ EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
 		return 0;
 	guid = guid_of(to_context(c));
 	ibv_close_device(c);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&fork_lock);
 	d->guid = guid;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&fork_lock);
 	return guid;
 }
 
 /* What fork does to contexts: the child has no thread, and does not use what the parent has. */
-static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void after_fork_parent(void) { pthread_mutex_unlock(&lock); }
+static void before_fork(void) { pthread_mutex_lock(&fork_lock); }
+static void after_fork_parent(void) { pthread_mutex_unlock(&fork_lock); }
 static void after_fork_child(void)
 {
 	for (struct context *c = contexts; c != NULL; c = c->next)
 		control_forked(c);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&fork_lock);
 }
 
 __attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
@@ -210,6 +214,16 @@ static void set_operations(struct context *c)
 	v->context.ops.dealloc_mw = dealloc_mw;
 }
 
+static void unlink_context(struct context *c)
+{
+	pthread_mutex_lock(&fork_lock);
+	struct context **at = &contexts;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	pthread_mutex_unlock(&fork_lock);
+}
+
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct context *c = calloc(1, sizeof *c);
@@ -219,6 +233,7 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->events_end = &c->events;
 	pthread_mutex_init(&c->send_lock, NULL);
 	pthread_mutex_init(&c->memory_lock, NULL);
+	pthread_mutex_init(&c->port_lock, NULL);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->changed, NULL);
 	set_operations(c);
@@ -228,32 +243,28 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	v->num_comp_vectors = 1;
 	v->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&v->mutex, NULL);
+	control_init(c);
+	pthread_mutex_lock(&fork_lock); /* before it has a socket, which the child of a fork would keep open */
+	c->next = contexts;
+	contexts = c;
+	pthread_mutex_unlock(&fork_lock);
 	v->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
 	int error = v->async_fd < 0 ? errno : control_open(c);
 	if (error != 0) {
+		unlink_context(c);
 		if (v->async_fd >= 0)
 			close(v->async_fd);
 		free(c);
 		return fail(error);
 	}
-	pthread_mutex_lock(&lock);
-	c->next = contexts;
-	contexts = c;
-	pthread_mutex_unlock(&lock);
 	return v;
 }
 
 EXPORT int ibv_close_device(struct ibv_context *context)
 {
 	struct context *c = to_context(context);
-	pthread_mutex_lock(&lock);
-	struct context **at = &contexts;
-	while (*at != NULL && *at != c)
-		at = &(*at)->next;
-	if (*at == c)
-		*at = c->next;
-	pthread_mutex_unlock(&lock);
 	control_close(c);
+	unlink_context(c);
 	close(context->async_fd);
 	while (c->events != NULL) {
 		struct async *e = c->events;

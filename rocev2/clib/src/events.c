@@ -29,7 +29,10 @@ void async_event(struct context *c, struct ibv_async_event e)
 		eventfd_one(c->verbs.context.async_fd);
 }
 
-/* async_forget removes the events of an object that is destroyed. The caller has the lock of the context. */
+/*
+ * async_forget removes the events of an object that is destroyed, which the program has not received. They need no
+ * ibv_ack_async_event. The caller has the lock of the context.
+ */
 void async_forget(struct context *c, void *element)
 {
 	for (struct async **at = &c->events; *at != NULL;) {
@@ -42,6 +45,7 @@ void async_forget(struct context *c, void *element)
 		}
 		*at = a->next;
 		free(a);
+		eventfd_take(c->verbs.context.async_fd);
 	}
 	c->events_end = &c->events;
 	while (*c->events_end != NULL)
@@ -188,6 +192,7 @@ void on_event(struct context *c, const struct softroce_event *m)
 	} else {
 		e.element.port_num = 1;
 		c->port_known = false;
+		c->port_changes++;
 	}
 	if (known)
 		async_event(c, e);
@@ -199,6 +204,8 @@ void on_signals(struct context *c)
 {
 	pthread_mutex_lock(&c->lock);
 	for (struct cq *q = c->cqs; q != NULL; q = q->next) {
+		if (q->ending)
+			continue;
 		uint32_t now = __atomic_load_n(ring_word(&q->ring, SOFTROCE_RING_STATE_AT), __ATOMIC_ACQUIRE);
 		if (now == q->signals)
 			continue;

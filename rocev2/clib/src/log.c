@@ -8,11 +8,18 @@
 
 #include "softroce.h"
 
-/* write_line writes one line in one call, so that lines of several threads do not mix. */
+/*
+ * write_line writes one line in one call, so that lines of several threads do not mix. Bytes that are not printable ASCII
+ * become '?': texts of the agent do not control the terminal.
+ */
 static void write_line(const char *format, va_list args)
 {
 	char text[1280];
 	vsnprintf(text, sizeof text, format, args);
+	for (char *p = text; *p != 0; p++) {
+		if (*p < ' ' || *p > '~')
+			*p = '?';
+	}
 	fprintf(stderr, "softroce libibverbs: %s\n", text);
 }
 

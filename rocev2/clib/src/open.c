@@ -13,22 +13,37 @@
 
 #define OPEN_SECONDS 30 /* how long the agent may take to answer a hello */
 
-/* dial connects to the agent. It returns the socket, or -1 with errno. The errors that a user can repair are explained. */
-static int dial(const struct device *d)
+/* connect_unix is connect, also if signals interrupt it. It returns 0 or errno. */
+static int connect_unix(int fd, const struct sockaddr_un *a)
 {
+	time_t end = seconds() + OPEN_SECONDS; /* the time limit of the socket begins again after a signal */
+	while (connect(fd, (const struct sockaddr *)a, sizeof *a) != 0) {
+		if (errno != EINTR)
+			return errno;
+		if (seconds() >= end)
+			return EAGAIN;
+	}
+	return 0;
+}
+
+/* dial connects to the agent. It returns 0 or errno. The errors that a user can repair are explained. */
+static int dial(struct context *c)
+{
+	const struct device *d = c->device;
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	struct timeval patience = {.tv_sec = OPEN_SECONDS};
 	memcpy(a.sun_path, d->path, sizeof d->path);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	pthread_mutex_lock(&fork_lock);
+	int fd = c->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	pthread_mutex_unlock(&fork_lock);
 	if (fd < 0)
-		return -1;
+		return errno;
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-	if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
-		return fd;
-	int error = errno;
-	close(fd);
+	int error = connect_unix(fd, &a);
 	switch (error) {
+	case 0:
+		break;
 	case ENOENT:
 	case ECONNREFUSED:
 		complain("%s: no device server at %s: run `softroce-xdp attach --nic %s`", d->ifname, d->path, d->ifname);
@@ -44,8 +59,7 @@ static int dial(const struct device *d)
 	default:
 		complain("%s: connect to %s: %s", d->ifname, d->path, strerror(error));
 	}
-	errno = error;
-	return -1;
+	return error;
 }
 
 /* map_page maps bytes at the start of a file of the agent. */
@@ -112,13 +126,8 @@ static int hello(struct context *c)
 	return 0;
 }
 
-/* unmap frees what hello has made. */
-static void unmap(struct context *c)
+static void close_all(struct context *c)
 {
-	if (c->status_page != MAP_FAILED)
-		munmap((void *)(uintptr_t)c->status_page, SOFTROCE_STATUS_PAGE_BYTES);
-	if (c->doorbell.at != MAP_FAILED)
-		munmap(c->doorbell.at, SOFTROCE_DOORBELL_BYTES);
 	int *all[] = {&c->socket, &c->signals, &c->stop, &c->doorbell.wake};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
 		if (*all[i] >= 0)
@@ -127,16 +136,36 @@ static void unmap(struct context *c)
 	}
 }
 
+/* unmap frees what hello has made. */
+static void unmap(struct context *c)
+{
+	if (c->status_page != MAP_FAILED)
+		munmap((void *)(uintptr_t)c->status_page, SOFTROCE_STATUS_PAGE_BYTES);
+	if (c->doorbell.at != MAP_FAILED)
+		munmap(c->doorbell.at, SOFTROCE_DOORBELL_BYTES);
+	int state;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* close is a cancellation point */
+	pthread_mutex_lock(&fork_lock);
+	close_all(c);
+	pthread_mutex_unlock(&fork_lock);
+	pthread_setcancelstate(state, NULL);
+}
+
+/* control_init is for a context that is not connected. */
+void control_init(struct context *c)
+{
+	c->socket = c->signals = c->stop = c->doorbell.wake = -1;
+	c->status_page = c->doorbell.at = MAP_FAILED;
+}
+
 /* control_open connects a context to its agent. It returns 0 or errno. */
 int control_open(struct context *c)
 {
 	struct timeval never = {0};
 	sigset_t all, had;
-	c->signals = c->stop = c->doorbell.wake = -1;
-	c->status_page = c->doorbell.at = MAP_FAILED;
-	if ((c->socket = dial(c->device)) < 0)
-		return errno;
-	int error = hello(c);
+	int error = dial(c);
+	if (error == 0)
+		error = hello(c);
 	if (error == 0 && (c->stop = eventfd(0, EFD_CLOEXEC)) < 0)
 		error = errno;
 	if (error != 0) {
@@ -171,8 +200,5 @@ void control_close(struct context *c)
 void control_forked(struct context *c)
 {
 	__atomic_store_n(&c->gone, FORKED, __ATOMIC_RELEASE);
-	close(c->socket);
-	close(c->signals);
-	close(c->doorbell.wake);
-	close(c->stop);
+	close_all(c);
 }

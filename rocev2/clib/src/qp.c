@@ -78,9 +78,9 @@ static int request_of(struct context *c, struct ibv_pd *pd, const struct ibv_qp_
 static int map_queues(struct qp *q, const struct softroce_create_qp *m, const struct softroce_create_qp_reply *r, int fd)
 {
 	uint32_t data = m->max_send_sge * SOFTROCE_SGE_BYTES;
-	size_t send = shape_bytes(r->send, SOFTROCE_WQE_BYTES + (m->max_inline > data ? m->max_inline : data)), recv = 0;
+	size_t send = shape_bytes(r->send, m->max_send, SOFTROCE_WQE_BYTES + (m->max_inline > data ? m->max_inline : data)), recv = 0;
 	if (m->srq == 0) {
-		recv = shape_bytes(r->recv, SOFTROCE_WQE_RECV_BYTES + m->max_recv_sge * SOFTROCE_SGE_BYTES);
+		recv = shape_bytes(r->recv, m->max_recv, SOFTROCE_WQE_RECV_BYTES + m->max_recv_sge * SOFTROCE_SGE_BYTES);
 		if (recv == 0)
 			return EPROTO;
 	}
@@ -296,20 +296,15 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 	struct context *c = to_context(ibv->context);
 	if (gone(c) == FORKED)
 		return EIO;
-	pthread_mutex_lock(&c->lock);
-	struct qp **at = &c->qps;
-	while (*at != NULL && *at != q)
-		at = &(*at)->next;
-	if (*at == q)
-		*at = q->next;
-	pthread_mutex_unlock(&c->lock);
 	int error = call_handle(c, SOFTROCE_MSG_DESTROY_QP, ibv->handle);
-	if (error != 0) {
-		link_qp(c, q);
+	if (error != 0)
 		return error;
-	}
 	use(c, q, -1);
 	pthread_mutex_lock(&c->lock);
+	struct qp **at = &c->qps;
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
 	async_forget(c, ibv);
 	unsigned async = q->async_delivered;
 	pthread_mutex_unlock(&c->lock);

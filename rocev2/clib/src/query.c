@@ -21,18 +21,20 @@ static int fetch_port(struct context *c, struct softroce_port_reply *p)
 {
 	if (gone(c) != ALIVE)
 		return EIO;
+	pthread_mutex_lock(&c->port_lock); /* so that the reply that is kept is the latest */
 	pthread_mutex_lock(&c->lock);
-	c->port_known = true; /* a change after this moment makes it false again */
+	unsigned changes = c->port_changes;
 	pthread_mutex_unlock(&c->lock);
 	int error = call(c, (struct message){.type = SOFTROCE_MSG_PORT}, (struct answer){BODY(*p)});
 	if (error == 0 && p->count > SOFTROCE_MAX_GIDS)
 		error = EPROTO;
-	pthread_mutex_lock(&c->lock);
-	if (error != 0)
-		c->port_known = false;
-	else
+	if (error == 0) {
+		pthread_mutex_lock(&c->lock);
 		c->port = *p;
-	pthread_mutex_unlock(&c->lock);
+		c->port_known = c->port_changes == changes; /* otherwise the reply may be older than the change */
+		pthread_mutex_unlock(&c->lock);
+	}
+	pthread_mutex_unlock(&c->port_lock);
 	return error;
 }
 
@@ -138,6 +140,17 @@ int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
 	memset(a, 0, bytes);
 	memcpy(a, &all, bytes < sizeof all ? bytes : sizeof all);
 	return 0;
+}
+
+/* ibv_query_port_speed returns the rate of the port in units of 100 Mbit/s (rdma-core 62). */
+EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
+EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
+{
+	struct softroce_port_reply p;
+	int error = port != 1 ? EINVAL : fetch_port(to_context(context), &p);
+	if (error == 0)
+		*speed = p.mbps / 100;
+	return error;
 }
 
 /* The function for programs that were compiled before port_cap_flags2. */

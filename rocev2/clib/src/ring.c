@@ -3,15 +3,22 @@
 #define _GNU_SOURCE
 #include "ring.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* map_shared maps bytes of a file of the agent, with a protection of mmap. An access behind the end of a file is a SIGBUS, so its size is checked. */
+/*
+ * map_shared maps bytes of a file of the agent, with a protection of mmap. An access behind the end of a file is a SIGBUS,
+ * so its size is checked, and that the agent cannot shrink it.
+ */
 int map_shared(int fd, uint64_t offset, size_t bytes, int protection, struct mapping *m)
 {
 	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+		return EPROTO;
 	if (fstat(fd, &st) != 0)
 		return errno;
 	if (bytes == 0 || st.st_size < 0 || offset > (uint64_t)st.st_size || bytes > (uint64_t)st.st_size - offset)

@@ -36,16 +36,15 @@ struct ring {
 	uint32_t queue; /* producer: number of the ring in the doorbell */
 };
 
-/* shape_bytes is the memory of a ring, or 0 if the shape is not possible or its entries are shorter than least. */
-static inline size_t shape_bytes(struct softroce_shape s, uint32_t least)
+/* shape_bytes is the memory of a ring, or 0 if the shape is not possible, or has fewer entries than depth or shorter ones than least. */
+static inline size_t shape_bytes(struct softroce_shape s, uint32_t depth, uint32_t least)
 {
-	return softroce_shape_valid(s) && s.entry_bytes >= least ? softroce_ring_bytes(s) : 0;
+	return softroce_shape_valid(s) && s.entries >= depth && s.entry_bytes >= least ? softroce_ring_bytes(s) : 0;
 }
 
 static inline void ring_init(struct ring *r, uint8_t *at, struct softroce_shape s, uint32_t depth, uint32_t queue)
 {
-	*r = (struct ring){.at = at, .mask = s.entries - 1, .entry = s.entry_bytes, .queue = queue};
-	r->depth = depth < s.entries ? depth : s.entries;
+	*r = (struct ring){.at = at, .mask = s.entries - 1, .entry = s.entry_bytes, .depth = depth, .queue = queue};
 }
 
 static inline uint32_t *ring_word(const struct ring *r, unsigned at) { return (uint32_t *)(void *)(r->at + at); }

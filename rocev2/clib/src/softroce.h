@@ -6,8 +6,8 @@
  * socket (control.c); work requests and completions pass rings in memory that the agent shares (ring.h).
  * Each context has one thread, which receives the messages of the agent.
  *
- * Locks, in the order in which a thread may take them: the lock of a queue, then that of its context. The child of a
- * fork takes none: other threads of its parent may have had them.
+ * Locks, in the order in which a thread may take them: the lock of a queue or of a request, then that of its context.
+ * The child of a fork takes none: other threads of its parent may have had them.
  */
 #ifndef SOFTROCE_H
 #define SOFTROCE_H
@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "ring.h"
 #include "softroce_proto.h"
@@ -68,12 +69,14 @@ struct context {
 	pthread_mutex_t send_lock;         /* one message at a time */
 	pthread_mutex_t memory_lock;       /* memory_passed */
 	bool memory_passed;                /* the agent has the descriptors of this process's memory */
+	pthread_mutex_t port_lock;         /* one request for the state of the port at a time */
 	pthread_mutex_t lock;              /* all that follows */
 	pthread_cond_t changed;            /* a call has its reply, or one that waits may start */
 	struct call *calls;
 	uint32_t seq;
 	unsigned waiting;                  /* calls that wait for a neighbour */
 	bool port_known;                   /* port has the GIDs */
+	unsigned port_changes;             /* changes that the agent has announced */
 	struct softroce_port_reply port;
 	struct cq *cqs;
 	struct qp *qps;
@@ -119,6 +122,7 @@ struct cq {
 	/* Under the lock of the context. */
 	uint32_t signals;          /* number of signals when the queue was looked at last */
 	unsigned users;            /* queue pairs of the queue */
+	bool ending;               /* the agent has been asked to destroy the queue, and may have freed the ring */
 	bool pending;              /* the queue is in channel.pending */
 	unsigned comp_delivered;   /* completion events that the program has received */
 	unsigned async_delivered;  /* asynchronous events that the program has received */
@@ -182,6 +186,14 @@ static inline struct qp *to_qp(struct ibv_qp *qp) { return (struct qp *)qp; }
 static inline struct srq *to_srq(struct ibv_srq *srq) { return (struct srq *)srq; }
 static inline struct channel *to_channel(struct ibv_comp_channel *c) { return (struct channel *)c; }
 
+/* seconds is the time of a clock that is not set. */
+static inline time_t seconds(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 static inline int gone(struct context *c) { return __atomic_load_n(&c->gone, __ATOMIC_ACQUIRE); }
 
 /* fail sets errno and returns NULL, as functions of verbs do that make an object. */
@@ -222,7 +234,11 @@ int call_handle(struct context *c, uint16_t type, uint32_t handle); /* ends an o
 void *control_thread(void *context);
 #define BODY(x) .body = &(x), .bytes = sizeof(x)
 
+/* device.c */
+extern pthread_mutex_t fork_lock;
+
 /* open.c */
+void control_init(struct context *c);
 int control_open(struct context *c);
 void control_close(struct context *c);
 void control_forked(struct context *c);
@@ -238,7 +254,8 @@ void on_end(struct context *c);
 void channel_event(struct cq *cq); /* with the lock of the context */
 void channel_forget(struct cq *cq);
 void channels_end(struct context *c);
-uint64_t eventfd_one(int fd);
+bool eventfd_one(int fd);
+void eventfd_take(int fd);
 
 /* query.c */
 int gids(struct context *c, struct softroce_port_reply *p);

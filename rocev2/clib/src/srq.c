@@ -31,7 +31,7 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
 		free(s);
 		return fail(error);
 	}
-	size_t bytes = shape_bytes(r.ring, SOFTROCE_WQE_RECV_BYTES + sge * SOFTROCE_SGE_BYTES);
+	size_t bytes = shape_bytes(r.ring, m.depth, SOFTROCE_WQE_RECV_BYTES + sge * SOFTROCE_SGE_BYTES);
 	error = bytes == 0 ? EPROTO : map_rings(fd, r.offset, bytes, &s->map);
 	close(fd);
 	if (error != 0) {
@@ -83,19 +83,14 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *ibv)
 	struct context *c = to_context(ibv->context);
 	if (gone(c) == FORKED)
 		return EIO;
+	int error = call_handle(c, SOFTROCE_MSG_DESTROY_SRQ, ibv->handle);
+	if (error != 0)
+		return error;
 	pthread_mutex_lock(&c->lock);
 	struct srq **at = &c->srqs;
-	while (*at != NULL && *at != s)
+	while (*at != s)
 		at = &(*at)->next;
-	if (*at == s)
-		*at = s->next;
-	pthread_mutex_unlock(&c->lock);
-	int error = call_handle(c, SOFTROCE_MSG_DESTROY_SRQ, ibv->handle);
-	if (error != 0) {
-		link_srq(c, s);
-		return error;
-	}
-	pthread_mutex_lock(&c->lock);
+	*at = s->next;
 	async_forget(c, ibv);
 	unsigned async = s->async_delivered;
 	pthread_mutex_unlock(&c->lock);

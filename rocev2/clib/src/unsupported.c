@@ -36,6 +36,38 @@ WITHOUT_RESULT(ibv_copy_qp_attr_from_kern)
 WITHOUT_RESULT(ibv_copy_path_rec_from_kern)
 WITHOUT_RESULT(ibv_copy_path_rec_to_kern)
 
+/*
+ * Functions of rdma-core 59 and later: DMA handles, buffers, completion counters. Programs that are linked with these versions
+ * import the names; the headers of earlier ones do not declare them. The arguments are not used (see NO_INT).
+ */
+#define LATER_INT(name) \
+	EXPORT int name(void); \
+	EXPORT int name(void) { return unsupported(#name); }
+#define LATER_FD(name) \
+	EXPORT int name(void); \
+	EXPORT int name(void) { errno = unsupported(#name); return -1; }
+#define LATER_POINTER(name) \
+	EXPORT void *name(void); \
+	EXPORT void *name(void) { return fail(unsupported(#name)); }
+LATER_POINTER(ibv_alloc_dmah)
+LATER_INT(ibv_dealloc_dmah)
+LATER_POINTER(ibv_reg_mr_ex)
+LATER_FD(ibv_dm_export_dmabuf_fd)
+LATER_POINTER(ibv_alloc_buf)
+LATER_INT(ibv_free_buf)
+LATER_POINTER(ibv_reg_buf_mr)
+LATER_INT(_ibv_query_comp_cntr_caps)
+LATER_POINTER(ibv_create_comp_cntr)
+LATER_INT(ibv_destroy_comp_cntr)
+LATER_FD(ibv_export_buf_dmabuf_fd)
+LATER_INT(ibv_inc_comp_cntr)
+LATER_INT(ibv_inc_err_comp_cntr)
+LATER_INT(ibv_qp_attach_comp_cntr)
+LATER_INT(ibv_read_comp_cntr)
+LATER_INT(ibv_read_err_comp_cntr)
+LATER_INT(ibv_set_comp_cntr)
+LATER_INT(ibv_set_err_comp_cntr)
+
 /* Fork. The agent accesses memory by the descriptor of the parent's, so a child changes nothing for its parent. */
 EXPORT int ibv_fork_init(void) { return 0; }
 EXPORT enum ibv_fork_status ibv_is_fork_initialized(void) { return IBV_FORK_UNNEEDED; }

@@ -1,25 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of verbs for what those of Debian do not do: fork, threads that share a completion queue, events of a shared
- * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|unsupported. All queue pairs are connected to
- * themselves. It prints the first check that fails, and exits with status 1 then.
+ * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|speed|unsupported.
+ * All queue pairs are connected to themselves. It prints the first check that fails, and exits with status 1 then.
  */
-#include <errno.h>
-#include <infiniband/verbs.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			dprintf(1, "line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
-			_exit(1); \
-		} \
-	} while (0)
+#include "loopback.h"
 
 #define THREADS 8
 #define MESSAGES 200
@@ -34,12 +23,7 @@ static char memory[THREADS][2][BYTES];
 
 static void open_device(void)
 {
-	int n;
-	struct ibv_device **list = ibv_get_device_list(&n);
-	CHECK(list != NULL && n == 1);
-	context = ibv_open_device(list[0]);
-	ibv_free_device_list(list);
-	CHECK(context != NULL);
+	context = opened();
 	CHECK((pd = ibv_alloc_pd(context)) != NULL);
 }
 
@@ -48,35 +32,6 @@ static void make_objects(void)
 	CHECK((mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE)) != NULL);
 	CHECK((channel = ibv_create_comp_channel(context)) != NULL);
 	CHECK((cq = ibv_create_cq(context, 2 * THREADS * MESSAGES, NULL, channel, 0)) != NULL);
-}
-
-static struct ibv_ah_attr own_address(void)
-{
-	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1};
-	CHECK(ibv_query_gid(context, 1, 0, &a.grh.dgid) == 0);
-	return a;
-}
-
-/* connected returns a queue pair that is connected to itself. */
-static struct ibv_qp *connected(enum ibv_qp_type type, struct ibv_srq *srq)
-{
-	struct ibv_qp_init_attr init = {
-		.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = type, .sq_sig_all = 1,
-		.cap = {.max_send_wr = MESSAGES, .max_recv_wr = MESSAGES, .max_send_sge = 1, .max_recv_sge = 1},
-	};
-	struct ibv_qp *qp = ibv_create_qp(pd, &init);
-	CHECK(qp != NULL);
-	int ud = type == IBV_QPT_UD;
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 17};
-	CHECK(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0);
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num, .max_dest_rd_atomic = 1,
-				 .min_rnr_timer = 1, .ah_attr = own_address()};
-	CHECK(ibv_modify_qp(qp, &a, ud ? IBV_QP_STATE : IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
-	CHECK(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | (ud ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-								   IBV_QP_MAX_QP_RD_ATOMIC)) == 0);
-	return qp;
 }
 
 static struct ibv_sge element(void *at, uint32_t n) { return (struct ibv_sge){(uintptr_t)at, n, mr->lkey}; }
@@ -105,13 +60,10 @@ static struct ibv_wc completions(int n)
 static void *exchange(void *arg)
 {
 	char(*mine)[BYTES] = arg;
-	struct ibv_qp *qp = connected(IBV_QPT_RC, NULL);
+	struct ibv_qp *qp = connected(pd, cq, IBV_QPT_RC, NULL, MESSAGES);
 	for (int i = 0; i < MESSAGES; i++) {
-		struct ibv_sge to = element(mine[1], BYTES), from = element(mine[0], BYTES);
-		struct ibv_recv_wr recv = {.sg_list = &to, .num_sge = 1}, *bad_recv;
-		struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad_send;
-		CHECK(ibv_post_recv(qp, &recv, &bad_recv) == 0);
-		CHECK(ibv_post_send(qp, &send, &bad_send) == 0);
+		post_recv(qp, mr, mine[1], BYTES, 0);
+		post_send(qp, mr, mine[0], BYTES, 0);
 	}
 	return qp;
 }
@@ -164,7 +116,7 @@ static void events(void)
 	struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
 	struct ibv_srq *srq = ibv_create_srq(pd, &init);
 	CHECK(srq != NULL);
-	struct ibv_qp *qp = connected(IBV_QPT_UD, srq);
+	struct ibv_qp *qp = connected(pd, cq, IBV_QPT_UD, srq, MESSAGES);
 	char *buffer = memory[0][0]; /* GRH and data */
 	struct ibv_sge to = element(buffer, 40 + 8), from = element(memory[1], 8);
 	memcpy(memory[1], "datagram", 8);
@@ -174,7 +126,7 @@ static void events(void)
 	CHECK(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT) == 0);
 	CHECK(ibv_query_srq(srq, &now) == 0 && now.srq_limit == 2 && now.max_wr == 4);
 
-	struct ibv_ah_attr address = own_address();
+	struct ibv_ah_attr address = own_address(context);
 	struct ibv_ah *ah = ibv_create_ah(pd, &address);
 	CHECK(ah != NULL);
 	struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .wr.ud = {ah, qp->qp_num, 17}}, *bad_send;
@@ -239,7 +191,7 @@ static void forks(void)
 /* Verbs that the library does not have return or set EOPNOTSUPP, exported functions and operations of a context alike. */
 static void unsupported(void)
 {
-	struct ibv_qp *qp = connected(IBV_QPT_UD, NULL);
+	struct ibv_qp *qp = connected(pd, cq, IBV_QPT_UD, NULL, MESSAGES);
 	union ibv_gid group = {.raw = {0xff}};
 	struct ibv_alloc_dm_attr dm = {.length = 4096};
 	for (int i = 0; i < 2; i++) {
@@ -248,6 +200,16 @@ static void unsupported(void)
 		CHECK(ibv_alloc_dm(context, &dm) == NULL && errno == EOPNOTSUPP);
 	}
 	CHECK(ibv_destroy_qp(qp) == 0);
+}
+
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed); /* rdma-core 62 */
+
+/* The agent is attached with a rate of 10 Gbit/s. */
+static void speed(void)
+{
+	uint64_t s = 0;
+	CHECK(ibv_query_port_speed(context, 1, &s) == 0 && s == 100);
+	CHECK(ibv_query_port_speed(context, 2, &s) == EINVAL);
 }
 
 int main(int argc, char **argv)
@@ -263,6 +225,8 @@ int main(int argc, char **argv)
 		events();
 	} else if (strcmp(argv[1], "fork") == 0) {
 		forks();
+	} else if (strcmp(argv[1], "speed") == 0) {
+		speed();
 	} else if (strcmp(argv[1], "unsupported") == 0) {
 		unsupported();
 	} else {

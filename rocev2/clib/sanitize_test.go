@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clib
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/testenv/lab/require"
+)
+
+// sanitizeVariable has the sanitizers of gcc with which a test process builds library and programs. The test process sets it
+// that starts another one (sanitized).
+const sanitizeVariable = "CLIB_SANITIZE"
+
+// sanitizers are those of the tests, with the runtime that a program must load first.
+var sanitizers = map[string]string{"address,undefined": "libasan.so", "thread": "libtsan.so"}
+
+func sanitizer() string { return os.Getenv(sanitizeVariable) }
+
+// options are the variables of the runtimes.
+var options = []string{"ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"}
+
+// The quick part of the tests finds nothing with a library and programs that are built with sanitizers.
+func TestSanitizers(t *testing.T) {
+	sanitized(t, "^(TestClients|TestPrograms)$/^(names|port|refused|forgotten|forks|interrupted|program)$")
+}
+
+// sanitized runs tests of this package by a pattern with each sanitizer. Nothing may be reported, also by a program that
+// a test expects to fail. The address space is not randomized: the runtimes of gcc 12 need that on some kernels.
+func sanitized(t *testing.T, pattern string) {
+	require.Root(t)
+	require.Command(t, "gcc", "make", "setarch")
+	for name := range sanitizers {
+		reports := t.TempDir() // not of the subtest, whose name has a comma: the variables have options with commas
+		t.Run(name, func(t *testing.T) {
+			for d := reports; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // programs of other users write there
+				testkit.Must(t, os.Chmod(d, 0o777))
+			}
+			cmd := exec.CommandContext(testkit.Context(t), "setarch", "-R", os.Args[0], "-test.run="+pattern, "-test.v")
+			cmd.Env = append(os.Environ(), sanitizeVariable+"="+name)
+			for _, o := range options {
+				cmd.Env = append(cmd.Env, o+"=log_path="+filepath.Join(reports, "report")+":detect_leaks=0:die_after_fork=0")
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "--- PASS") {
+				t.Errorf("%v\n%s", err, out)
+			}
+			for _, f := range testkit.Must1(filepath.Glob(filepath.Join(reports, "*")))(t) {
+				t.Errorf("%s", testkit.Must1(os.ReadFile(f))(t))
+			}
+		})
+	}
+}
+
+// preload has Debian's programs load the runtime of the sanitizer before the library.
+func preload(t testing.TB) []string {
+	t.Helper()
+	if sanitizer() == "" {
+		return nil
+	}
+	path := testkit.Must1(exec.Command("gcc", "-print-file-name="+sanitizers[sanitizer()]).Output())(t)
+	return []string{"LD_PRELOAD=" + strings.TrimSpace(string(path))}
+}
+
+// withSanitizer sets the variables of the sanitizer for a script.
+func withSanitizer(t testing.TB, env *testscript.Env) {
+	for _, v := range preload(t) {
+		name, value, _ := strings.Cut(v, "=")
+		env.Setenv(name, value)
+	}
+	for _, o := range options {
+		env.Setenv(o, os.Getenv(o))
+	}
+}
