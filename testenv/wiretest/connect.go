@@ -57,14 +57,7 @@ func NewEndpoint(n *Node, pd uint32, s *Settings, recv *Supply) *Endpoint {
 	}
 	e.makeMemory(pd)
 	n.endpoints = append(n.endpoints, e)
-	n.Tick = n.work
 	return e
-}
-
-func (n *Node) work() {
-	for _, e := range n.endpoints {
-		e.work()
-	}
 }
 
 // Connect takes the queue pairs of a and b through the states to RTS.

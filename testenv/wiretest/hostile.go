@@ -16,6 +16,7 @@ type Hostile struct {
 	*Wire
 	Victim *Endpoint
 	node   *Node // node of the victim
+	peer   *Node
 	pmtu   int
 	psn    rocev2.PSN // next in turn, as far as the peer knows
 	read   *Region    // region that the victim's peer may only read
@@ -32,8 +33,8 @@ func NewHostile(c Choices, t verbs.QPType) *Hostile {
 	s.Start[1] = 1<<24 - 3
 	h := &Hostile{Wire: New(1), pmtu: s.PMTU.Bytes(), psn: rocev2.PSN(s.Start[1])}
 	h.node = h.NewNode("victim", 1, c.Choose("IPv6", 2) == 1, 10e9, s.Hold)
-	peer := h.NewNode("hostile", 2, !h.node.Addr.Is4(), 10e9, 0)
-	h.node.PathTo(peer)
+	h.peer = h.NewNode("hostile", 2, !h.node.Addr.Is4(), 10e9, 0)
+	h.node.PathTo(h.peer)
 	var supply *Supply
 	if s.SRQ {
 		supply = newSupply(h.node, &s)
@@ -57,7 +58,7 @@ func NewHostile(c Choices, t verbs.QPType) *Hostile {
 	e.expect = nil
 	e.anything = true
 	e.Dest = []*Endpoint{e}
-	e.Up(peer, hostileQPN, s.Start[0], s.Start[1], &s)
+	e.Up(h.peer, hostileQPN, s.Start[0], s.Start[1], &s)
 	h.node.Serve()
 	return h
 }
@@ -79,7 +80,7 @@ var hostileOps = func() (ops []rocev2.Opcode) {
 func (h *Hostile) Packet(c Choices) rocev2.Datagram {
 	e := h.Victim
 	d := rocev2.Datagram{
-		Src: h.node.peerAddr(), Dst: h.node.Addr, DestQP: e.QP.QPN(), SrcQP: hostileQPN, QKey: qKey,
+		Src: h.peer.Addr, Dst: h.node.Addr, DestQP: e.QP.QPN(), SrcQP: hostileQPN, QKey: qKey,
 		Opcode: hostileOps[c.Choose("opcode", len(hostileOps))],
 	}
 	base := [...]rocev2.Opcode{verbs.RC: 0x00, verbs.UC: 0x20, verbs.UD: 0x60}[e.QP.Type()]
@@ -180,7 +181,7 @@ func (h *Hostile) Behave() error {
 	h.now += Second // whatever is held for later may be given up
 	h.Run(h.now)
 	d := rocev2.Datagram{
-		Src: h.node.peerAddr(), Dst: h.node.Addr, DestQP: e.QP.QPN(), AckReq: true,
+		Src: h.peer.Addr, Dst: h.node.Addr, DestQP: e.QP.QPN(), AckReq: true,
 		Opcode: rocev2.RCFetchAdd, PSN: e.expected(), VA: e.target.Addr + 8, RKey: e.target.Key, SwapAdd: 7,
 	}
 	before := h.node.Mem.Atomics

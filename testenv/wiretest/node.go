@@ -22,9 +22,6 @@ type Node struct {
 	Count     qp.Counters
 	Selective bool // the peers announce SACK
 
-	// Tick, if set, is called when the application may post again.
-	Tick func()
-
 	w         *Wire
 	core      *engine.Core
 	hold      int // packets behind gaps
@@ -32,8 +29,10 @@ type Node struct {
 	endpoints []*Endpoint
 	paths     map[netip.Addr]*Path
 	handles   map[netip.Addr]*handle
-	in        []byte  // frame that arrives
-	free      qp.Time // time at which the port is free
+	ether     [etherLen]byte // header of all frames
+	in        []byte         // frame that arrives
+	sent      int            // packets
+	free      qp.Time        // time at which the port is free
 	alarm     alarm
 	again     int // alarms in a row without a packet between them
 	serving   bool
@@ -53,10 +52,11 @@ func (w *Wire) NewNode(name string, number int, v6 bool, rate int64, hold int) *
 	n := &Node{
 		Name: name, Rate: rate, Mem: &Memory{}, w: w, hold: hold,
 		Addr:  netip.AddrFrom4([4]byte{10, 0, 0, byte(number)}),
+		ether: [etherLen]byte{12: 0x08},
 		paths: map[netip.Addr]*Path{},
 	}
 	if v6 {
-		n.Addr = netip.AddrFrom16([16]byte{0xFD, 15: byte(number)})
+		n.Addr, n.ether = netip.AddrFrom16([16]byte{0xFD, 15: byte(number)}), [etherLen]byte{12: 0x86, 13: 0xDD}
 	}
 	w.nodes = append(w.nodes, n)
 	n.Restart()
@@ -86,27 +86,11 @@ func (n *Node) PathTo(to *Node) *Path {
 	return p
 }
 
-// peerAddr is the address of the only other node that this one knows.
-func (n *Node) peerAddr() netip.Addr {
-	for a := range n.paths {
-		return a
-	}
-	return netip.Addr{}
-}
-
 // route returns a path of the core to another node.
 func (n *Node) route(to *Node) *engine.Path {
 	return engine.NewPath(&engine.PathState{
-		Src: n.Addr, Dst: to.Addr, NextHop: to.Addr, Ether: n.ether(), MTU: mtu, PMTU: rocev2.PMTU4096,
+		Src: n.Addr, Dst: to.Addr, NextHop: to.Addr, Ether: n.ether, MTU: mtu, PMTU: rocev2.PMTU4096,
 	}, nil)
-}
-
-// ether is the Ethernet header of all frames of the node.
-func (n *Node) ether() [etherLen]byte {
-	if n.Addr.Is4() {
-		return [etherLen]byte{12: 0x08}
-	}
-	return [etherLen]byte{12: 0x86, 13: 0xDD}
 }
 
 func (n *Node) name() string { return n.Name }
@@ -114,14 +98,13 @@ func (n *Node) name() string { return n.Name }
 // arrive takes a packet from the wire. Ingress has found the token of its stamp to be the right one.
 func (n *Node) arrive(packet []byte) {
 	n.again = 0
-	ether := n.ether()
-	n.in = append(append(n.in[:0], ether[:]...), packet...)
+	n.in = append(append(n.in[:0], n.ether[:]...), packet...)
 	n.core.Begin(n.w.now)
 	n.core.Frame(n.in, engine.Meta{Proven: true})
 	n.Serve()
 }
 
-// Serve lets the application post and the core run, and sets the alarm. It must
+// Serve lets the applications post and the core run, and sets the alarm. It must
 // follow whatever was done to a queue pair from outside.
 func (n *Node) Serve() {
 	if n.serving {
@@ -135,8 +118,8 @@ func (n *Node) Serve() {
 	for seen := -1; n.w.err == nil; {
 		if n.completions != seen {
 			seen = n.completions
-			if n.Tick != nil {
-				n.Tick()
+			for _, e := range n.endpoints {
+				e.work()
 			}
 		}
 		if n.core.Run(false) == 0 && n.completions == seen {
@@ -183,14 +166,14 @@ func (n *Node) Quiet() string {
 	if n.core.Deadline(n.w.now, never) != never {
 		return n.Name + " has a timer running"
 	}
-	sent := n.paths[n.peerAddr()].Sent
+	sent := n.sent
 	n.core.Begin(n.w.now)
 	for x := range n.core.QPs {
 		n.core.LoseRecv(x) // which has the core ask the queue pair for packets
 	}
 	n.core.Run(false)
 	switch {
-	case n.paths[n.peerAddr()].Sent != sent:
+	case n.sent != sent:
 		return n.Name + " has a packet left"
 	case n.core.Deadline(n.w.now, never) != never:
 		return n.Name + " has set no timer for a queue pair"
@@ -235,7 +218,7 @@ func (p *port) Push(length int) {
 		n.w.Failf("%s sends a packet that has no path: %v, %v", n.Name, err, h.Dst())
 		return
 	}
-	n.again = 0
+	n.sent, n.again = n.sent+1, 0
 	n.free = n.w.now + serialize(packet, n.Rate)
 	n.paths[h.Dst()].send(packet)
 }
