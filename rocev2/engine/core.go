@@ -62,6 +62,8 @@ type Config struct {
 	LoopbackRounds int
 	// Rand gives the random bits of queue pair numbers. nil: crypto/rand.
 	Rand func() uint32
+	// Reorder has the packets behind gaps of all queue pairs. nil: a pool of reorderPackets.
+	Reorder *qp.ReorderPool
 }
 
 // Core is the engine without sockets, threads and clocks. It belongs to one goroutine.
@@ -94,7 +96,10 @@ const reorderPackets = 4096
 
 // New returns a core without queue pairs.
 func New(c Config) *Core {
-	e := &Core{host: c.Host, reorder: qp.NewReorderPool(reorderPackets)}
+	e := &Core{host: c.Host, reorder: c.Reorder}
+	if e.reorder == nil {
+		e.reorder = qp.NewReorderPool(reorderPackets)
+	}
 	e.qps.Rand = c.Rand
 	e.rx.e, e.tx.e, e.dests.e, e.mads.e = e, e, e, e
 	e.rx.allow = c.Allow

@@ -37,6 +37,15 @@ func TestReorderShareOfPeer(t *testing.T) {
 	}
 }
 
+// The share of a peer is one of the pool that the program has given the core.
+func TestReorderPoolOfProgram(t *testing.T) {
+	pool := qp.NewReorderPool(3)
+	e := New(Config{Host: &testHost{}, Rails: []RailConfig{{MTU: 1500}}, Reorder: pool})
+	if e.reorder != pool {
+		t.Error("the core has another pool")
+	}
+}
+
 // pathTo is a queue pair with a path for its connection.
 type pathTo struct {
 	*QP

@@ -18,13 +18,13 @@ type (
 
 // Complete is that of qp.CompletionQueue.
 func (s sendQueue) Complete(c verbs.Completion) {
-	s.e.Node.completions++
+	s.e.Node.completed(&c)
 	s.e.sendDone(&c)
 }
 
 // Complete is that of qp.CompletionQueue.
 func (r recvQueue) Complete(c verbs.Completion) {
-	r.e.Node.completions++
+	r.e.Node.completed(&c)
 	r.e.recvDone(&c)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -15,7 +16,7 @@ type Settings struct {
 	Type      verbs.QPType
 	PMTU      rocev2.PMTU
 	Selective bool
-	PSN       [2]rocev2.PSN // first PSN of each direction
+	Start     [2]uint32 // first PSN of each direction
 
 	RdAtomic    uint8 // outstanding READs and ATOMICs
 	Timeout     uint8
@@ -36,20 +37,19 @@ const qKey = 0x11223344
 
 // NewEndpoint makes an application with a queue pair in RESET on node n. The
 // supply of receives is its own if recv is nil.
-func NewEndpoint(n *Node, qpn, pd uint32, s *Settings, recv *Supply) *Endpoint {
-	e := &Endpoint{Name: fmt.Sprintf("%s/QP%d", n.Name, qpn), Node: n, maxSend: s.MaxSend}
-	cfg := qp.Config{
-		QPN: qpn, Type: s.Type, PD: pd, Memory: n.Mem,
-		SendCQ: sendQueue{e}, RecvCQ: recvQueue{e}, Count: &n.Count,
-		Notify:  func(ev verbs.EventType) { e.Events = append(e.Events, ev) },
-		Reorder: n.hold(s.Hold), MaxSend: s.MaxSend, MaxRecv: s.Receives, MaxSendSGE: maxSGE, MaxRecvSGE: maxSGE, MaxInline: maxInline,
+func NewEndpoint(n *Node, pd uint32, s *Settings, recv *Supply) *Endpoint {
+	e := &Endpoint{Node: n, maxSend: s.MaxSend}
+	cfg := engine.QPConfig{Config: qp.Config{
+		Type: s.Type, PD: pd, SendCQ: sendQueue{e}, RecvCQ: recvQueue{e},
+		MaxSend: s.MaxSend, MaxRecv: s.Receives, MaxSendSGE: maxSGE, MaxRecvSGE: maxSGE, MaxInline: maxInline,
 		AckPackets: s.AckPackets,
-	}
+	}}
 	if recv != nil {
-		cfg.SRQ = recv.SRQ
+		cfg.Shared = &recv.SRQ
 		e.Recv = recv.Receives
 	}
-	e.QP = qp.New(cfg)
+	e.QP = n.Create(cfg)
+	e.Name = fmt.Sprintf("%s/QP%d", n.Name, e.QP.QPN())
 	if recv == nil {
 		e.Recv = newReceives(n, pd, s.Receives, maxMessage+verbs.GRHLen)
 		e.Recv.Delay = s.RecvDelay
@@ -57,41 +57,27 @@ func NewEndpoint(n *Node, qpn, pd uint32, s *Settings, recv *Supply) *Endpoint {
 	}
 	e.makeMemory(pd)
 	n.endpoints = append(n.endpoints, e)
-	n.Tick = n.work
 	return e
-}
-
-// hold is the node's pool, made when first asked for.
-func (n *Node) hold(packets int) *qp.ReorderPool {
-	if n.reorder == nil {
-		n.reorder = qp.NewReorderPool(packets)
-	}
-	return n.reorder
-}
-
-func (n *Node) work() {
-	for _, e := range n.endpoints {
-		e.work()
-	}
 }
 
 // Connect takes the queue pairs of a and b through the states to RTS.
 func Connect(a, b *Endpoint, s *Settings) {
 	a.Peer, b.Peer = b, a
-	a.Node.Attach(a.QP, b.Node)
-	b.Node.Attach(b.QP, a.Node)
-	a.Up(b.QP.QPN(), s.PSN[0], s.PSN[1], s)
-	b.Up(a.QP.QPN(), s.PSN[1], s.PSN[0], s)
+	a.Up(b.Node, b.QP.QPN(), s.Start[0], s.Start[1], s)
+	b.Up(a.Node, a.QP.QPN(), s.Start[1], s.Start[0], s)
 }
 
-// Up takes the queue pair to RTS and posts its receives.
-func (e *Endpoint) Up(peer uint32, sqPSN, rqPSN rocev2.PSN, s *Settings) {
+// Up takes the queue pair to RTS and posts its receives. peer and number are those of the queue pair that it is
+// connected with; nil and 0: it is of UD. sent and received are the first PSNs of both directions.
+func (e *Endpoint) Up(peer *Node, number, sent, received uint32, s *Settings) {
+	e.QP.To(peer)
+	e.Node.Selective = s.Selective
 	attr := verbs.Attr{
 		PMTU: s.PMTU, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
 		MaxRdAtomic: s.RdAtomic, MaxDestRdAtomic: s.RdAtomic, MinRNRTimer: s.MinRNRTimer,
 		Timeout: s.Timeout, RetryCnt: s.RetryCnt, RNRRetry: s.RNRRetry,
 	}
-	local, remote := verbs.Endpoint{PSN: sqPSN, QKey: qKey}, verbs.Endpoint{QPN: peer, PSN: rqPSN}
+	local, remote := verbs.Endpoint{PSN: rocev2.PSN(sent), QKey: qKey}, verbs.Endpoint{QPN: number, PSN: rocev2.PSN(received)}
 	err := verbs.ToInit(e.QP, local, attr)
 	if err == nil && !e.Recv.started {
 		e.Recv.start()
@@ -99,10 +85,16 @@ func (e *Endpoint) Up(peer uint32, sqPSN, rqPSN rocev2.PSN, s *Settings) {
 	if err == nil {
 		err = verbs.Connect(e.QP, local, remote, attr)
 	}
-	if err == nil && s.Type == verbs.RC {
-		err = e.QP.Modify(verbs.Attr{Selective: s.Selective}, verbs.MaskSelective)
-	}
 	if err != nil {
 		e.fail("%v", err)
 	}
+}
+
+// expected returns the PSN that the queue pair expects next.
+func (e *Endpoint) expected() rocev2.PSN {
+	a, err := e.QP.Attr()
+	if err != nil {
+		e.fail("%v", err)
+	}
+	return a.RQPSN
 }

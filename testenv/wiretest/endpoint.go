@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -21,9 +22,10 @@ import (
 type Endpoint struct {
 	Name string
 	Node *Node
-	QP   *qp.QP
+	QP   *QP
 	Peer *Endpoint   // RC, UC
 	Dest []*Endpoint // UD: Op.Remote picks one
+	Keys *seal.End   // nil: the queue pair is not encrypted
 	Recv *Receives
 	Ops  []Op
 
@@ -34,7 +36,6 @@ type Endpoint struct {
 	Failed   verbs.Status
 	FailedOp int
 	FailedAt qp.Time
-	Events   []verbs.EventType
 
 	Done      int     // Ops whose end is known
 	Completed int     // completions of the send queue
@@ -282,7 +283,7 @@ func (e *Endpoint) execute(p *posted, wr *verbs.SendWR) {
 		return
 	case e.QP.Type() == verbs.UD:
 		to := e.Dest[op.Remote%len(e.Dest)]
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = handle{to.Node}, to.QP.QPN(), qKey
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.Node.handleTo(to.Node), to.QP.QPN(), qKey
 		to.sentHere = append(to.sentHere, datagramSent{message: m, from: e})
 		return
 	case op.Kind == verbs.OpSendInv:

@@ -16,6 +16,7 @@ type Hostile struct {
 	*Wire
 	Victim *Endpoint
 	node   *Node // node of the victim
+	peer   *Node
 	pmtu   int
 	psn    rocev2.PSN // next in turn, as far as the peer knows
 	read   *Region    // region that the victim's peer may only read
@@ -29,20 +30,20 @@ func NewHostile(c Choices, t verbs.QPType) *Hostile {
 		RdAtomic: 4, Timeout: 10, RetryCnt: 2, RNRRetry: 2, MinRNRTimer: 5,
 		MaxSend: 8, Receives: 1 + c.Choose("receives", 4), SRQ: c.Choose("SRQ", 3) == 1, Hold: []int{100, 3}[c.Choose("hold", 2)],
 	}
-	s.PSN[1] = rocev2.PSN(1<<24 - 3)
-	h := &Hostile{Wire: New(1), pmtu: s.PMTU.Bytes(), psn: s.PSN[1]}
-	h.node = h.NewNode("victim", 1, c.Choose("IPv6", 2) == 1, 10e9)
-	peer := h.NewNode("hostile", 2, !h.node.Addr.Is4(), 10e9)
-	h.node.PathTo(peer)
+	s.Start[1] = 1<<24 - 3
+	h := &Hostile{Wire: New(1), pmtu: s.PMTU.Bytes(), psn: rocev2.PSN(s.Start[1])}
+	h.node = h.NewNode("victim", 1, c.Choose("IPv6", 2) == 1, 10e9, s.Hold)
+	h.peer = h.NewNode("hostile", 2, !h.node.Addr.Is4(), 10e9, 0)
+	h.node.PathTo(h.peer)
 	var supply *Supply
 	if s.SRQ {
 		supply = newSupply(h.node, &s)
 	}
-	e := NewEndpoint(h.node, 17, srqPD, &s, supply)
+	e := NewEndpoint(h.node, srqPD, &s, supply)
 	e.MayFail = true
 	// What arrives is nobody's request: each write must be inside what is open.
 	e.target.Written = func(qpn uint32, off int, data []byte) {
-		if qpn != 17 {
+		if qpn != e.QP.QPN() {
 			h.Failf("write by QP %d", qpn)
 		}
 	}
@@ -54,14 +55,16 @@ func NewHostile(c Choices, t verbs.QPType) *Hostile {
 	dead.Invalid, h.dead = true, dead.Key
 	dead.Written = func(uint32, int, []byte) { h.Failf("write to an invalidated region") }
 	h.Victim = e
-	h.node.Attach(e.QP, peer)
 	e.expect = nil
 	e.anything = true
 	e.Dest = []*Endpoint{e}
-	e.Up(99, s.PSN[0], s.PSN[1], &s)
+	e.Up(h.peer, hostileQPN, s.Start[0], s.Start[1], &s)
 	h.node.Serve()
 	return h
 }
+
+// hostileQPN is the number of the peer's queue pair. It is one of an engine: others have no SACK.
+const hostileQPN = 0x800063
 
 // hostileOps are all that a queue pair may be sent, some that no one should send.
 var hostileOps = func() (ops []rocev2.Opcode) {
@@ -77,7 +80,7 @@ var hostileOps = func() (ops []rocev2.Opcode) {
 func (h *Hostile) Packet(c Choices) rocev2.Datagram {
 	e := h.Victim
 	d := rocev2.Datagram{
-		Src: h.node.peerAddr(), Dst: h.node.Addr, DestQP: 17, SrcQP: 99, QKey: qKey,
+		Src: h.peer.Addr, Dst: h.node.Addr, DestQP: e.QP.QPN(), SrcQP: hostileQPN, QKey: qKey,
 		Opcode: hostileOps[c.Choose("opcode", len(hostileOps))],
 	}
 	base := [...]rocev2.Opcode{verbs.RC: 0x00, verbs.UC: 0x20, verbs.UD: 0x60}[e.QP.Type()]
@@ -163,8 +166,8 @@ func (h *Hostile) Send(c Choices, d *rocev2.Datagram) {
 	h.now += Microsecond
 	h.node.arrive(frame)
 	h.Run(h.now) // nothing is to happen yet but what is due
-	if a := h.Victim.QP.Attr(); h.Victim.QP.State() != verbs.StateErr {
-		h.psn = a.RQPSN
+	if h.Victim.QP.State() != verbs.StateErr {
+		h.psn = h.Victim.expected()
 	}
 }
 
@@ -178,8 +181,8 @@ func (h *Hostile) Behave() error {
 	h.now += Second // whatever is held for later may be given up
 	h.Run(h.now)
 	d := rocev2.Datagram{
-		Src: h.node.peerAddr(), Dst: h.node.Addr, DestQP: 17, AckReq: true,
-		Opcode: rocev2.RCFetchAdd, PSN: e.QP.Attr().RQPSN, VA: e.target.Addr + 8, RKey: e.target.Key, SwapAdd: 7,
+		Src: h.peer.Addr, Dst: h.node.Addr, DestQP: e.QP.QPN(), AckReq: true,
+		Opcode: rocev2.RCFetchAdd, PSN: e.expected(), VA: e.target.Addr + 8, RKey: e.target.Key, SwapAdd: 7,
 	}
 	before := h.node.Mem.Atomics
 	frame, _ := d.AppendTo(nil)

@@ -4,79 +4,76 @@ package wiretest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Node is an engine with one port: it asks its queue pairs for packets in turns,
-// one at a time as fast as the port takes them, acknowledgements first.
+// Node is a host with one interface: a core of package engine, which the events of the wire run. Its port takes one
+// frame at a time. Its agent knows of all peers that they stamp, and of their SACK what Selective says.
 type Node struct {
-	Name  string
-	Addr  netip.Addr
-	Rate  int64 // rate of the port, bit/s
-	Mem   *Memory
-	Count qp.Counters
-
-	Received  int // packets that the queue pairs got
-	BadICRC   int
-	BadParse  int
-	Unknown   int // packets for a queue pair that is not there
-	Unfilled  int // packets that Fill refused
-	SentData  int // packets from NextData
-	SentAcks  int // packets from NextAck
-	SentBytes int // payload from NextData
-
-	// Stamp is appended to every packet, if set.
-	Stamp *rocev2.Stamp
-	// Build, if set, makes the frame of a packet of queue pair qpn, instead of o.AppendTo.
-	Build func(qpn uint32, o *qp.Outbound, b []byte) ([]byte, error)
-	// Check, if set, judges a packet whose ICRC is right. One with an error is dropped.
-	Check   func(p *rocev2.Packet) error
-	Refused int // packets refused by Check
-
-	// Tick, if set, is called when the application may post again.
-	Tick func()
+	Name      string
+	Addr      netip.Addr
+	Rate      int64 // rate of the port, bit/s
+	Mem       *Memory
+	Count     qp.Counters
+	Selective bool // the peers announce SACK
 
 	w         *Wire
+	core      *engine.Core
+	hold      int // packets behind gaps
+	reorder   *qp.ReorderPool
 	endpoints []*Endpoint
-	qps       []*attached
-	byQPN     map[uint32]*attached
 	paths     map[netip.Addr]*Path
-	out       qp.Outbound // one for all, as the engine's: nothing may depend on it
-	payload   []byte
-	turn      int
-	free      qp.Time // time at which the port is free
-	waiting   bool    // the node waits for the port
+	handles   map[netip.Addr]*handle
+	ether     [etherLen]byte // header of all frames
+	in        []byte         // frame that arrives
+	sent      int            // packets
+	free      qp.Time        // time at which the port is free
+	alarm     alarm
+	again     int // alarms in a row without a packet between them
 	serving   bool
 
 	completions int
-	reorder     *qp.ReorderPool
 }
 
-type attached struct {
-	q     *qp.QP
-	peer  netip.Addr // RC, UC
-	timer qp.Time    // an event is set for then, 0: none
-	idle  int        // expirations in a row that moved no deadline
-}
+// mtu is the MTU of all interfaces, bytes of IP: the largest PMTU fits, encrypted and with a stamp.
+const mtu = 4096 + 256
 
-// NewNode adds a node to the wire. Address 1.. picks the IP address.
-func (w *Wire) NewNode(name string, number int, v6 bool, rate int64) *Node {
+// etherLen is the length of an Ethernet header, bytes. The wire carries what follows it.
+const etherLen = 14
+
+// NewNode adds a node to the wire. Address 1.. picks the IP address. All queue pairs of the node buffer so many packets
+// behind gaps together.
+func (w *Wire) NewNode(name string, number int, v6 bool, rate int64, hold int) *Node {
 	n := &Node{
-		Name: name, Rate: rate, Mem: &Memory{}, w: w,
-		Addr:    netip.AddrFrom4([4]byte{10, 0, 0, byte(number)}),
-		byQPN:   map[uint32]*attached{},
-		paths:   map[netip.Addr]*Path{},
-		payload: make([]byte, 4096),
+		Name: name, Rate: rate, Mem: &Memory{}, w: w, hold: hold,
+		Addr:  netip.AddrFrom4([4]byte{10, 0, 0, byte(number)}),
+		ether: [etherLen]byte{12: 0x08},
+		paths: map[netip.Addr]*Path{},
 	}
 	if v6 {
-		n.Addr = netip.AddrFrom16([16]byte{0xFD, 15: byte(number)})
+		n.Addr, n.ether = netip.AddrFrom16([16]byte{0xFD, 15: byte(number)}), [etherLen]byte{12: 0x86, 13: 0xDD}
 	}
 	w.nodes = append(w.nodes, n)
+	n.Restart()
 	return n
+}
+
+// Restart gives the node a core without queue pairs, which makes the same queue pair numbers again. The applications
+// end.
+func (n *Node) Restart() {
+	n.handles, n.endpoints = map[netip.Addr]*handle{}, nil
+	n.reorder = qp.NewReorderPool(n.hold)
+	n.core = engine.New(engine.Config{
+		Host: host{n}, Reorder: n.reorder,
+		Rails: []engine.RailConfig{{Name: n.Name, MTU: mtu, Ports: []engine.Port{&port{n: n, frame: make([]byte, etherLen+mtu)}}}},
+		Rand:  rand.New(rand.NewPCG(uint64(n.Addr.As16()[15]), 0)).Uint32,
+	})
+	n.core.Begin(n.w.now)
 }
 
 // PathTo returns the way to another node, which is made when first asked for.
@@ -89,210 +86,139 @@ func (n *Node) PathTo(to *Node) *Path {
 	return p
 }
 
-// peerAddr is the address of the only other node that this one knows.
-func (n *Node) peerAddr() netip.Addr {
-	for a := range n.paths {
-		return a
-	}
-	return netip.Addr{}
-}
-
-// Attach has the node serve q; peer is the node of the queue pair that q is
-// connected with, or nil.
-func (n *Node) Attach(q *qp.QP, peer *Node) {
-	a := &attached{q: q}
-	if peer != nil {
-		a.peer = peer.Addr
-	}
-	n.qps = append(n.qps, a)
-	n.byQPN[q.QPN()] = a
-}
-
-// Detach takes the queue pair away, with its timer.
-func (n *Node) Detach(q *qp.QP) {
-	delete(n.byQPN, q.QPN())
-	for i, a := range n.qps {
-		if a.q == q {
-			n.qps = append(n.qps[:i], n.qps[i+1:]...)
-			return
-		}
-	}
+// route returns a path of the core to another node.
+func (n *Node) route(to *Node) *engine.Path {
+	return engine.NewPath(&engine.PathState{
+		Src: n.Addr, Dst: to.Addr, NextHop: to.Addr, Ether: n.ether, MTU: mtu, PMTU: rocev2.PMTU4096,
+	}, nil)
 }
 
 func (n *Node) name() string { return n.Name }
 
-// arrive takes a frame from the wire.
-func (n *Node) arrive(frame []byte) {
-	p, err := rocev2.ParseIP(frame)
-	if err != nil {
-		n.BadParse++
-		return
-	}
-	if p.VerifyICRC() != nil {
-		n.BadICRC++
-		return
-	}
-	a := n.byQPN[p.BTH().DestQP()]
-	if a == nil {
-		n.Unknown++
-		return
-	}
-	if n.Check != nil && n.Check(&p) != nil {
-		n.Refused++
-		return
-	}
-	n.Received++
-	a.q.Receive(n.w.now, &p)
+// arrive takes a packet from the wire. Ingress has found the token of its stamp to be the right one.
+func (n *Node) arrive(packet []byte) {
+	n.again = 0
+	n.in = append(append(n.in[:0], n.ether[:]...), packet...)
+	n.core.Begin(n.w.now)
+	n.core.Frame(n.in, engine.Meta{Proven: true})
 	n.Serve()
 }
 
-// Serve lets the application post and the port send, and sets the timers. It must
+// Serve lets the applications post and the core run, and sets the alarm. It must
 // follow whatever was done to a queue pair from outside.
 func (n *Node) Serve() {
 	if n.serving {
 		return
 	}
 	n.serving = true
+	n.core.Begin(n.w.now)
+	if n.core.ReportsDue(0) {
+		n.report()
+	}
 	for seen := -1; n.w.err == nil; {
-		if n.completions != seen && n.Tick != nil {
+		if n.completions != seen {
 			seen = n.completions
-			n.Tick()
+			for _, e := range n.endpoints {
+				e.work()
+			}
 		}
-		if n.free > n.w.now || !n.sendOne() && n.completions == seen {
+		if n.core.Run(false) == 0 && n.completions == seen {
 			break
 		}
 	}
-	if n.free > n.w.now && !n.waiting {
-		n.waiting = true
-		n.w.push(event{at: n.free, call: n.portFree})
-	}
-	for _, a := range n.qps {
-		n.setTimer(a)
-	}
+	n.setAlarm()
 	n.serving = false
 }
 
-func (n *Node) portFree() {
-	n.waiting = false
-	n.Serve()
+// report answers the reports of the core as an agent does: nothing is paced.
+func (n *Node) report() {
+	reports := n.core.Reports(0)
+	for i := range reports {
+		r := &reports[i]
+		r.Known, r.Stamps, r.SACK, r.Token, r.Rate = true, true, n.Selective, 1, 0
+	}
+	n.core.Replies(0, len(reports), false)
 }
 
-// sendOne sends one packet of one queue pair.
-func (n *Node) sendOne() bool {
-	for i := range n.qps {
-		a := n.qps[(n.turn+i)%len(n.qps)]
-		if a.q.NextAck(n.w.now, &n.out) {
-			n.SentAcks++
-			n.transmit(a)
-			return true
+// never is a time that does not come.
+const never = qp.Time(1 << 62)
+
+// setAlarm has the node served when its port is free, and at the deadline of the core.
+func (n *Node) setAlarm() {
+	at := n.core.Deadline(n.w.now, never)
+	if n.free > n.w.now {
+		at = min(at, n.free)
+	}
+	if at == never {
+		return
+	}
+	n.w.wake(&n.alarm, at, func() {
+		const endless = 10000
+		if n.again++; n.again > endless {
+			n.w.Failf("%s: the core always has another deadline, and sends nothing", n.Name)
 		}
-	}
-	for range n.qps {
-		n.turn = (n.turn + 1) % len(n.qps)
-		a := n.qps[n.turn]
-		if a.q.NextData(n.w.now, &n.out) {
-			n.SentData++
-			n.SentBytes += n.out.PayloadLen
-			n.transmit(a)
-			return true
-		}
-	}
-	return false
-}
-
-func (n *Node) transmit(a *attached) {
-	o := &n.out
-	if o.PayloadLen < 0 || o.PayloadLen > len(n.payload) {
-		n.w.Failf("%s: QP %d wants to send %d bytes of payload", n.Name, a.q.QPN(), o.PayloadLen)
-		return
-	}
-	payload := n.payload[:o.PayloadLen]
-	if !o.Fill(payload) {
-		n.Unfilled++
-		return
-	}
-	o.Src, o.Dst, o.Payload, o.Stamp = n.Addr, a.peer, payload, n.Stamp
-	if a.q.Type() == verbs.UD {
-		if o.AH == nil {
-			n.w.Failf("%s: UD packet without address handle", n.Name)
-			return
-		}
-		o.Dst = o.AH.(handle).to.Addr
-	}
-	frame, err := n.build(a.q.QPN(), o)
-	if err != nil {
-		n.w.Failf("%s: QP %d: %v packet cannot be built: %v", n.Name, a.q.QPN(), o.Opcode, err)
-		return
-	}
-	path := n.paths[o.Dst]
-	if path == nil {
-		n.w.Failf("%s: no path to %v", n.Name, o.Dst)
-		return
-	}
-	n.free = n.w.now + serialize(frame, n.Rate)
-	path.send(frame)
-}
-
-func (n *Node) build(qpn uint32, o *qp.Outbound) ([]byte, error) {
-	if n.Build != nil {
-		return n.Build(qpn, o, n.w.frame())
-	}
-	return o.AppendTo(n.w.frame())
-}
-
-// setTimer makes sure that an event is set for the queue pair's deadline or before.
-func (n *Node) setTimer(a *attached) {
-	d := a.q.Deadline()
-	if d == 0 || a.timer != 0 && a.timer <= d {
-		return
-	}
-	const endless = 1000
-	if d <= n.w.now {
-		if a.idle++; a.idle > endless {
-			n.w.Failf("%s: QP %d: deadline %d stays in the past", n.Name, a.q.QPN(), d)
-			return
-		}
-	} else {
-		a.idle = 0
-	}
-	a.timer = max(d, n.w.now)
-	at := a.timer
-	n.w.push(event{at: at, call: func() { n.timerAt(a, at) }})
-}
-
-func (n *Node) timerAt(a *attached, at qp.Time) {
-	if a.timer != at || n.byQPN[a.q.QPN()] != a {
-		return // an earlier one took its place, or the queue pair is gone
-	}
-	a.timer = 0
-	if d := a.q.Deadline(); d != 0 && d <= n.w.now {
-		a.q.Expire(n.w.now)
 		n.Serve()
-		return
-	}
-	n.setTimer(a)
+	})
 }
 
 // Quiet reports what the node still wants to do, or "" if nothing.
 func (n *Node) Quiet() string {
-	for _, a := range n.qps {
-		switch {
-		case a.q.Deadline() != 0:
-			return n.Name + " has a timer running"
-		case a.q.NextAck(n.w.now, &n.out):
-			return n.Name + " has an answer left: " + n.out.Opcode.String()
-		case a.q.NextData(n.w.now, &n.out):
-			return n.Name + " has data left: " + n.out.Opcode.String()
-		}
+	if n.core.Deadline(n.w.now, never) != never {
+		return n.Name + " has a timer running"
 	}
-	if n.reorder != nil && n.reorder.InUse() != 0 {
+	sent := n.sent
+	n.core.Begin(n.w.now)
+	for x := range n.core.QPs {
+		n.core.LoseRecv(x) // which has the core ask the queue pair for packets
+	}
+	n.core.Run(false)
+	switch {
+	case n.sent != sent:
+		return n.Name + " has a packet left"
+	case n.core.Deadline(n.w.now, never) != never:
+		return n.Name + " has set no timer for a queue pair"
+	case n.reorder.InUse() != 0:
 		return fmt.Sprintf("%s keeps %d packets", n.Name, n.reorder.InUse())
 	}
 	return ""
 }
 
-// handle is the address handle of a node.
-type handle struct{ to *Node }
+// host is the program around the core of a node. Applications post directly, and look at completions at once.
+type host struct{ n *Node }
 
-// Destroy implements verbs.AH.
-func (handle) Destroy() error { return nil }
+func (h host) Clock() qp.Time         { return h.n.w.now }
+func (h host) Owns(a netip.Addr) bool { return a == h.n.Addr }
+func (h host) TakePosts()             {}
+func (h host) PublishCompletions()    {}
+func (h host) CQError(qp.CompletionQueue) {
+	h.n.w.Failf("%s: a completion queue has lost a completion", h.n.Name)
+}
+
+// port is the port of a node.
+type port struct {
+	n     *Node
+	frame []byte
+}
+
+func (p *port) Room() bool { return p.n.free <= p.n.w.now }
+
+func (p *port) Frame() []byte {
+	if !p.Room() {
+		return nil
+	}
+	return p.frame
+}
+
+// Push puts the packet of a frame onto the path to its destination.
+func (p *port) Push(length int) {
+	n := p.n
+	packet := append(n.w.frame(), p.frame[etherLen:length]...)
+	h, err := rocev2.ParseIP(packet)
+	if err != nil || n.paths[h.Dst()] == nil {
+		n.w.Failf("%s sends a packet that has no path: %v, %v", n.Name, err, h.Dst())
+		return
+	}
+	n.sent, n.again = n.sent+1, 0
+	n.free = n.w.now + serialize(packet, n.Rate)
+	n.paths[h.Dst()].send(packet)
+}

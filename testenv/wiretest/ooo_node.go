@@ -10,7 +10,7 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
-// OOONode is an engine with one port whose queue pairs are in out-of-order mode. Links are the
+// OOONode is a host with one port whose queue pairs are in out-of-order mode, without the engine. Links are the
 // paths to the other node; a packet takes the one that its UDP source port selects. With Rails each
 // link has a port of its own, and a packet takes the one of its rail.
 type OOONode struct {
@@ -42,8 +42,8 @@ type OOONode struct {
 
 // oooPort is a port: the rate at which data leaves.
 type oooPort struct {
-	free    qp.Time // earliest time of the next packet
-	waiting bool    // a packet waits for that time
+	free  qp.Time // earliest time of the next packet
+	alarm alarm   // at that time
 }
 
 // oooEnd is the end of a link.
@@ -54,7 +54,7 @@ type oooEnd struct {
 
 type oooQP struct {
 	q     *ooo.QP
-	timer qp.Time
+	alarm alarm // at its deadline
 }
 
 // NewOOOPair returns two nodes that are connected by n links in each direction.
@@ -150,13 +150,17 @@ func (n *OOONode) Serve() {
 	}
 	for i := range n.ports {
 		p := &n.ports[i]
-		if p.free > n.w.now && !p.waiting {
-			p.waiting = true
-			n.w.push(event{at: p.free, call: func() { p.waiting = false; n.Serve() }})
+		if p.free > n.w.now {
+			n.w.wake(&p.alarm, p.free, n.Serve)
 		}
 	}
 	for _, a := range n.qps {
-		n.setTimer(a)
+		if at := qp.Time(a.q.Deadline()); at != 0 {
+			n.w.wake(&a.alarm, at, func() {
+				a.q.Expire(ooo.Time(n.w.now))
+				n.Serve()
+			})
+		}
 	}
 	n.serving = false
 }
@@ -205,23 +209,6 @@ func (n *OOONode) transmit() {
 	}
 	p.free = max(p.free, n.w.now) + serialize(frame, n.rate(o.Rail))
 	n.Links[link].send(frame)
-}
-
-func (n *OOONode) setTimer(a *oooQP) {
-	d := qp.Time(a.q.Deadline())
-	if d == 0 || a.timer != 0 && a.timer <= d {
-		return
-	}
-	a.timer = max(d, n.w.now)
-	at := a.timer
-	n.w.push(event{at: at, call: func() {
-		if a.timer != at {
-			return // an earlier one took its place
-		}
-		a.timer = 0
-		a.q.Expire(ooo.Time(n.w.now))
-		n.Serve()
-	}})
 }
 
 // Quiet reports what the node still wants to do, or "" if nothing.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -29,12 +30,13 @@ func (s seeded) Choose(_ string, n int) int { return s.IntN(n) }
 // those is to do.
 type Scenario struct {
 	Settings
-	Seed  uint64 // seed of the faults
-	V6    bool
-	Rate  int64
-	Delay qp.Time
-	Path  [2]Faults
-	Ops   [][2][]Op // a pair, a side
+	Seed    uint64       // seed of the faults
+	Encrypt *seal.Limits // limits of the keys of all RC and UC queue pairs; nil: they are not encrypted
+	V6      bool
+	Rate    int64
+	Delay   qp.Time
+	Path    [2]Faults
+	Ops     [][2][]Op // a pair, a side
 }
 
 // Limits bound a scenario.
@@ -67,8 +69,8 @@ func Draw(c Choices, l Limits) *Scenario {
 		SRQ:         c.Choose("SRQ", 3) == 1,
 		Hold:        pick("hold", 512, 0, 1, 7),
 	}
-	for side := range s.PSN {
-		s.PSN[side] = rocev2.PSN(pick("first PSN", 0, 1<<24-1, 1<<24-5, 1<<24-40, 1<<23-3, 12345))
+	for side := range s.Start {
+		s.Start[side] = uint32(pick("first PSN", 0, 1<<24-1, 1<<24-5, 1<<24-40, 1<<23-3, 12345))
 	}
 	s.V6 = c.Choose("IPv6", 3) == 1
 	s.Rate = int64(pick("Gbit/s", 10, 1, 100)) * 1e9

@@ -7,72 +7,22 @@ import (
 	"testing"
 
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// sealed encrypts all queue pairs of a world, each direction with its own key.
-type sealed struct {
-	sealers [2]map[uint32]*seal.Sealer // sealers by queue pair of the sender
-	openers [2]map[uint32]*seal.Opener // openers by queue pair of the receiver
-}
-
-func encrypt(t *testing.T, w *World, l seal.Limits) *sealed {
-	t.Helper()
-	s := &sealed{}
-	for side := range w.Nodes {
-		s.sealers[side], s.openers[side] = map[uint32]*seal.Sealer{}, map[uint32]*seal.Opener{}
-	}
-	for i, pair := range w.Pairs {
-		for side := range pair {
-			secret := seal.Secret{byte(i), byte(side)}
-			a, err := seal.NewSealer(seal.AES128GCM, secret, l)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := seal.NewOpener(seal.AES128GCM, secret, l)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.sealers[side][pair[side].QP.QPN()] = a
-			s.openers[1-side][pair[1-side].QP.QPN()] = b
-		}
-	}
-	for side, n := range w.Nodes {
-		n.Build = func(qpn uint32, o *qp.Outbound, b []byte) ([]byte, error) {
-			d := o.Datagram
-			d.Sealed = true
-			b = b[:d.Len(len(d.Payload)+seal.Overhead)]
-			place, err := d.Begin(b, len(d.Payload)+seal.Overhead)
-			if err != nil {
-				return nil, err
-			}
-			copy(seal.Plain(place), d.Payload)
-			if err := s.sealers[side][qpn].SealDatagram(b); err != nil {
-				return nil, err
-			}
-			return b[:d.Seal(b)], nil
-		}
-		n.Check = func(p *rocev2.Packet) error {
-			return s.openers[side][p.BTH().DestQP()].OpenPacket(int64(w.Now()), p)
-		}
-	}
-	return s
-}
-
-// count adds what the openers have counted.
-func (s *sealed) count() (c seal.Counters, epochs uint32) {
-	for side := range s.openers {
-		for _, o := range s.openers[side] {
-			n := o.Counters()
+// opened adds what the ends of a world have counted.
+func opened(w *World) (c seal.Counters, epochs uint32) {
+	for _, pair := range w.Pairs {
+		for _, e := range pair {
+			n := e.Keys.Opener.Counters()
 			c.Opened += n.Opened
 			c.Replay += n.Replay
 			c.Old += n.Old
 			c.Epoch += n.Epoch
 			c.Forged += n.Forged
 			c.Short += n.Short
-			epochs += o.Epoch()
+			epochs += e.Keys.Opener.Epoch()
 		}
 	}
 	return c, epochs
@@ -91,12 +41,12 @@ func TestEncryptedQueuePairs(t *testing.T) {
 		again, selective := uint64(0), 0
 		for seed := range uint64(60) {
 			s := Draw(Seeded(seed), l)
+			s.Encrypt = &seal.Limits{MaxBlocks: 4096, Overlap: int64(100 * Millisecond)}
 			w := Build(s)
-			crypt := encrypt(t, w, seal.Limits{MaxBlocks: 4096, Overlap: int64(100 * Millisecond)})
 			if err := w.Finish(); err != nil {
 				t.Fatalf("seed %d: %v\n%v", seed, err, s)
 			}
-			c, e := crypt.count()
+			c, e := opened(w)
 			if c.Forged+c.Short+c.Old != 0 { // ErrEpoch: late behind two of these short epochs
 				t.Errorf("seed %d: %+v", seed, c)
 			}
@@ -154,8 +104,7 @@ func TestCaptureShowsNoPlaintext(t *testing.T) {
 		if n := plaintextInCapture(t, stream.Build(1)); n < 1000 {
 			t.Errorf("%v without encryption: %d runs found, so the search finds too little", kind, n)
 		}
-		w := stream.Build(1)
-		encrypt(t, w, seal.Limits{})
+		w := stream.build(func(s *Scenario) { s.Seed, s.Encrypt = 1, &seal.Limits{} })
 		if n := plaintextInCapture(t, w); n != 0 {
 			t.Errorf("%v: %d runs of plaintext", kind, n)
 		}

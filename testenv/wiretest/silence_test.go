@@ -37,9 +37,9 @@ func TestPeerDisappears(t *testing.T) {
 				a, b := w.Pairs[0][0], w.Pairs[0][1]
 				a.MayFail = true
 				if at == 0 {
-					b.Node.Detach(b.QP)
+					b.Node.Restart()
 				} else {
-					w.After(at, func() { b.Node.Detach(b.QP) })
+					w.After(at, func() { b.Node.Restart() })
 				}
 				gone := w.Now() + at
 				l := a.Node.PathTo(b.Node).Watch(Millisecond)
@@ -102,16 +102,18 @@ func TestPeerRestarts(t *testing.T) {
 			a.MayFail = true
 			done := 0
 			w.After(3*Millisecond, func() {
-				psn := b.QP.Attr().RQPSN
-				b.Node.Detach(b.QP)
+				expected := b.expected()
+				b.Node.Restart()
 				s := Settings{
 					Type: verbs.RC, PMTU: st.PMTU, Selective: selective, RdAtomic: 4, Timeout: 10, RetryCnt: 3,
 					MaxSend: 4, Receives: 1, Hold: 200,
 				}
-				again := NewEndpoint(b.Node, b.QP.QPN(), srqPD+50, &s, nil)
+				again := NewEndpoint(b.Node, srqPD+50, &s, nil)
+				if again.QP.QPN() != b.QP.QPN() {
+					w.Failf("the queue pair of the restarted peer has another number")
+				}
 				again.MayFail = true // the middle of a message may be the first that it sees
-				again.Node.Attach(again.QP, a.Node)
-				again.Up(a.QP.QPN(), 7, psn.Add(jump), &s)
+				again.Up(a.Node, a.QP.QPN(), 7, uint32(expected.Add(jump)), &s)
 				b.Node.Mem.Region(b.target.Key).Invalid = true
 				// Acknowledgements of the old one may still be on their way.
 				w.After(Millisecond/5, func() { done = a.Completed })

@@ -38,7 +38,7 @@ func (st Stream) build(change func(*Scenario)) *World {
 			MaxSend: st.Queue, Receives: 64, Hold: 1024,
 		},
 	}
-	s.PSN = [2]rocev2.PSN{1<<24 - 1000, 5000}
+	s.Start = [2]uint32{1<<24 - 1000, 5000}
 	for range max(st.Pairs, 1) {
 		var ops [2][]Op
 		for i := range st.Messages {
@@ -65,13 +65,12 @@ func orDefault[T comparable](v, def T) T {
 type Load struct {
 	Every   qp.Time
 	Packets []int
-	Needed  map[rocev2.PSN]bool // PSNs seen
 	Data    int
 }
 
 // Watch has the path's data packets counted: requests or READ responses.
 func (p *Path) Watch(every qp.Time) *Load {
-	l := &Load{Every: every, Needed: map[rocev2.PSN]bool{}}
+	l := &Load{Every: every}
 	p.Tap = func(pkt *rocev2.Packet) {
 		info := pkt.Opcode().Info()
 		if !info.Request && info.Operation != rocev2.OperationReadResponse {
@@ -83,7 +82,6 @@ func (p *Path) Watch(every qp.Time) *Load {
 		}
 		l.Packets[i]++
 		l.Data++
-		l.Needed[pkt.BTH().PSN()] = true
 	}
 	return l
 }

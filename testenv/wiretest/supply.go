@@ -3,24 +3,27 @@
 package wiretest
 
 import (
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 // Supply is an SRQ and the application that fills it.
 type Supply struct {
-	SRQ *qp.SRQ
+	SRQ engine.SRQ
 	*Receives
 }
 
 func newSupply(n *Node, s *Settings) *Supply {
-	srq := qp.NewSRQ(qp.SRQConfig{PD: srqPD, Max: s.Receives, MaxSGE: maxSGE})
 	r := newReceives(n, srqPD, s.Receives, maxMessage+verbs.GRHLen)
-	r.Shared, r.Delay, r.post = true, s.RecvDelay, srq.PostRecv
+	u := &Supply{Receives: r}
+	u.SRQ.Init(qp.SRQConfig{PD: srqPD, Max: s.Receives, MaxSGE: maxSGE})
+	r.Shared, r.Delay = true, s.RecvDelay
+	r.post = func(wr *verbs.RecvWR) error { u.SRQ.Recv(wr); return nil }
 	if s.Type == verbs.RC { // the others may have taken one for a message that was lost
-		r.length = srq.Len
+		r.length = func() int { return int(uint32(r.nextID) - u.SRQ.Done()) }
 	}
-	return &Supply{srq, r}
+	return u
 }
 
 const srqPD = 100

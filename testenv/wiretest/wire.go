@@ -66,6 +66,23 @@ func (w *Wire) Err() error { return w.err }
 // After has f called at a distance of d from now.
 func (w *Wire) After(d qp.Time, f func()) { w.push(event{at: w.now + d, call: f}) }
 
+// alarm is a call of the wire at a time, 0: none is set.
+type alarm qp.Time
+
+// wake has f called at a time, or at the earlier one that the alarm was set to before.
+func (w *Wire) wake(a *alarm, at qp.Time, f func()) {
+	if at = max(at, w.now); *a != 0 && qp.Time(*a) <= at {
+		return
+	}
+	*a = alarm(at)
+	w.push(event{at: at, call: func() {
+		if *a == alarm(at) { // or an earlier one took its place
+			*a = 0
+			f()
+		}
+	}})
+}
+
 // Run lets things happen until nothing is left to happen, something fails, or the
 // clock would pass until (0: for ever).
 func (w *Wire) Run(until qp.Time) error {

@@ -5,6 +5,7 @@ package wiretest
 import (
 	"slices"
 
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -20,7 +21,7 @@ func Build(s *Scenario) *World {
 	w := &World{Wire: New(s.Seed)}
 	var supply [2]*Supply
 	for side := range w.Nodes {
-		w.Nodes[side] = w.NewNode([]string{"A", "B"}[side], side+1, s.V6, s.Rate)
+		w.Nodes[side] = w.NewNode([]string{"A", "B"}[side], side+1, s.V6, s.Rate, s.Hold)
 	}
 	for side, n := range w.Nodes {
 		p := n.PathTo(w.Nodes[1-side])
@@ -32,11 +33,11 @@ func Build(s *Scenario) *World {
 	for i := range s.Ops {
 		var pair [2]*Endpoint
 		for side, n := range w.Nodes {
-			qpn, pd := uint32(16+i), uint32(srqPD+i)
+			pd := uint32(srqPD + i)
 			if s.SRQ {
 				pd = srqPD
 			}
-			pair[side] = NewEndpoint(n, qpn+uint32(side)*1000, pd, &s.Settings, supply[side])
+			pair[side] = NewEndpoint(n, pd, &s.Settings, supply[side])
 			from := s.Path[1-side]
 			pair[side].disorder = s.Type == verbs.UC && (from.Reorder > 0 || from.Duplicate > 0)
 			pair[side].Ops = slices.Clone(s.Ops[i][side])
@@ -44,6 +45,9 @@ func Build(s *Scenario) *World {
 		w.Pairs = append(w.Pairs, pair)
 		if s.Type == verbs.UD {
 			continue
+		}
+		if s.Encrypt != nil {
+			w.encrypt(i, *s.Encrypt)
 		}
 		Connect(pair[0], pair[1], &s.Settings)
 	}
@@ -53,6 +57,20 @@ func Build(s *Scenario) *World {
 	return w
 }
 
+// encrypt gives both ends of a pair keys, each direction others.
+func (w *World) encrypt(pair int, l seal.Limits) {
+	for side, e := range w.Pairs[pair] {
+		k := seal.Keys{Suite: seal.AES128GCM, Send: seal.Secret{byte(pair), byte(side)}, Receive: seal.Secret{byte(pair), byte(1 - side)}}
+		var err error
+		if e.Keys, err = seal.NewEnd(k, l); err == nil {
+			err = e.QP.SetKeys(e.Keys)
+		}
+		if err != nil {
+			e.fail("%v", err)
+		}
+	}
+}
+
 // introduce lets every UD queue pair of a node send to all of the other.
 func (w *World) introduce(s *Settings) {
 	for _, pair := range w.Pairs {
@@ -60,8 +78,7 @@ func (w *World) introduce(s *Settings) {
 			for _, other := range w.Pairs {
 				e.Dest = append(e.Dest, other[1-side])
 			}
-			e.Node.Attach(e.QP, nil)
-			e.Up(0, s.PSN[side], 0, s)
+			e.Up(nil, 0, s.Start[side], 0, s)
 		}
 	}
 }

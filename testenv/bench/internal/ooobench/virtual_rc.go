@@ -4,6 +4,7 @@ package ooobench
 
 import (
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 	"github.com/softroce/softroce-xdp/testenv/wiretest"
@@ -12,7 +13,7 @@ import (
 // reliable sends each message as RC WRITE with immediate.
 type reliable struct {
 	nodes [2]*wiretest.Node
-	q     [2]*qp.QP
+	q     [2]*wiretest.QP
 	from  *wiretest.Region
 	to    *wiretest.Region
 	free  int // entries of the send queue
@@ -20,6 +21,10 @@ type reliable struct {
 }
 
 const sendQueue = 1024
+
+// reorderPackets is how many packets behind gaps a node may buffer: window from its only peer, and a quarter that is
+// kept for others.
+const reorderPackets = window * 4 / 3
 
 // queue calls a function for each completion.
 type queue func(verbs.Completion)
@@ -32,9 +37,8 @@ func newReliable(selective bool) maker {
 	return func(w *wiretest.Wire, f wiretest.Faults, on events) transport {
 		t := &reliable{free: sendQueue}
 		for i := range t.nodes {
-			t.nodes[i] = w.NewNode([]string{"A", "B"}[i], 1+i, false, portRate)
-			t.nodes[i].Tick = func() {}
-			t.nodes[i].Stamp = &rocev2.Stamp{} // as between any two hosts of this project
+			t.nodes[i] = w.NewNode([]string{"A", "B"}[i], 1+i, false, portRate, reorderPackets)
+			t.nodes[i].Selective = selective
 		}
 		received := func(c verbs.Completion) {
 			t.check(c)
@@ -47,15 +51,16 @@ func newReliable(selective bool) maker {
 			on.completed(int(c.WRID))
 		}
 		for i, n := range t.nodes {
-			t.q[i] = qp.New(qp.Config{
-				QPN: uint32(1 + i), Type: verbs.RC, Memory: n.Mem, Count: &n.Count, Reorder: qp.NewReorderPool(window),
-				MaxSend: sendQueue, MaxSendSGE: 1, MaxRecv: sendQueue, MaxRecvSGE: 1,
+			t.q[i] = n.Create(engine.QPConfig{Config: qp.Config{
+				Type: verbs.RC, MaxSend: sendQueue, MaxSendSGE: 1, MaxRecv: sendQueue, MaxRecvSGE: 1,
 				SendCQ: queue(sent), RecvCQ: queue(received),
-			})
+			}})
 			p := n.PathTo(t.nodes[1-i])
 			p.Delay, p.Faults = delay, f
-			n.Attach(t.q[i], t.nodes[1-i])
-			t.up(i, selective)
+			t.q[i].To(t.nodes[1-i])
+		}
+		for i := range t.q {
+			t.up(i)
 		}
 		for range sendQueue {
 			t.receive()
@@ -66,15 +71,12 @@ func newReliable(selective bool) maker {
 	}
 }
 
-func (t *reliable) up(i int, selective bool) {
+func (t *reliable) up(i int) {
 	const timeout, retries = 8, 7 // 1 ms
 	attr := verbs.Attr{PMTU: rocev2.PMTU1024, Access: verbs.AccessRemoteWrite, Timeout: timeout, RetryCnt: retries, RNRRetry: 7, MinRNRTimer: 1}
 	err := verbs.ToInit(t.q[i], verbs.Endpoint{}, attr)
 	if err == nil {
-		err = verbs.Connect(t.q[i], verbs.Endpoint{}, verbs.Endpoint{QPN: uint32(2 - i)}, attr)
-	}
-	if err == nil {
-		err = t.q[i].Modify(verbs.Attr{Selective: selective}, verbs.MaskSelective)
+		err = verbs.Connect(t.q[i], verbs.Endpoint{}, verbs.Endpoint{QPN: t.q[1-i].QPN()}, attr)
 	}
 	if err != nil {
 		t.bad = err.Error()
