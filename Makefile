@@ -61,7 +61,7 @@ lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt -w these:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags timing $(TIMED)
-	$(GO) vet -tags long ./testenv/e2e
+	$(GO) vet -tags long ./testenv/e2e ./rocev2/clib
 	$(GO) tool staticcheck ./...
 	shellcheck .ci/run .ci/gotest .ci/check-generate .ci/check-install .ci/install .ci/notice
 	GO=$(GO) ./.ci/notice --check
@@ -171,6 +171,10 @@ test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes 
 	$(GO) test -count=1 -v -timeout 30m -run '^TestCardVectors$$' $(AS_ROOT) ./bpf -args -card.streams=5000
 	$(GO) test -count=1 -v -timeout 30m -run '^TestRTL' ./hwoffload/vectors -args -rtl.streams=5000 -rtl.mutations=100
 	$(GO) test -count=1 -v -timeout 30m -run '^TestTasksFindMutations$$' ./hwoffload/rtl -args -rtl.mutations=100
+
+.PHONY: verbs-test
+verbs-test: ## programs of libibverbs at length, with loss and with rxe, and the tests of rdma-core (root, an hour)
+	$(GO) test -tags long -count=1 -v -timeout 60m $(AS_ROOT) ./rocev2/clib
 
 # Not by `go test`: Ctrl-C ends the soak itself, which writes its verdict and takes its hosts down.
 SOAK     ?= 4h
