@@ -178,7 +178,9 @@ struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
 	struct softroce_handle m = {pd->handle};
 	struct softroce_alloc_mw_reply r;
-	if (type != IBV_MW_TYPE_2)
+	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
+		return fail(EINVAL);
+	if (type == IBV_MW_TYPE_1)
 		return fail(unsupported("memory windows of type 1"));
 	struct ibv_mw *mw = calloc(1, sizeof *mw);
 	if (mw == NULL)
