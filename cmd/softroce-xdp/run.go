@@ -27,7 +27,7 @@ type runner struct {
 	dev         string // interface; "" = all devices that this user may open
 	library     string // directory of the library; "" = the usual places
 	libraryOnly bool
-	inside      bool // this process is in the user namespace that startInside has made for it
+	inside      bool // this process is in the user namespace that execInside has made for it
 }
 
 func newRun(a *host.App) *cobra.Command {
@@ -50,7 +50,7 @@ The device of eth0 is softroce_eth0. The program has:
 Only the program and its children see these files, in a mount namespace of their own.
 Entries that are added to /dev later are not seen. Without root the program is in a user
 namespace too: user and group stay those of the caller, and set-user-ID programs such as
-sudo do not get the rights of root. Processes of two such run commands cannot copy each
+sudo do not get the rights of root (unshare of util-linux makes it). Processes of two such run commands cannot copy each
 other's memory (process_vm_readv): on one host, run mpirun rather than each rank. Where
 the kernel refuses the namespaces, as in most containers, a message says so, and the
 program has the library and the variables only. So it is for root without the capability
@@ -84,7 +84,7 @@ itself have the exit codes of softroce-xdp.`,
 	return cmd
 }
 
-// run executes the program, itself or by a child process. It returns only if this fails.
+// run executes the program in place of this process. It returns only if that fails.
 func (r *runner) run(cmd *cobra.Command, command []string) error {
 	path, err := exec.LookPath(command[0])
 	var cause *exec.Error
@@ -99,10 +99,7 @@ func (r *runner) run(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	if !r.libraryOnly {
-		child, err := r.enterNamespace(command)
-		if child != nil {
-			return child.follow() // also if this fails: the command must not be executed twice
-		}
+		err := r.enterNamespace(command)
 		if err == nil {
 			err = addFiles(devices, len(proto.Served(r.app.RunDir)))
 		}

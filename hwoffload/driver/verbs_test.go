@@ -214,7 +214,7 @@ func TestUD(t *testing.T) {
 		b.receive(1, b.sge(0, 5000))
 		wr := verbs.SendWR{ID: 2, Op: verbs.OpSendImm, Flags: verbs.Signaled, Imm: 9, SGL: []verbs.SGE{a.sge(0, 4096)}, AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: qkey}
 		a.post(&wr)
-		b.completes(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Bytes: 4096 + verbs.GRHLen, HasImm: true, Imm: 9, HasGRH: true, SrcQP: a.qp.QPN()})
+		b.completes(verbs.Completion{WRID: 1, Op: verbs.OpRecv, Bytes: 4096 + verbs.GRHLen, HasImm: true, Imm: 9, HasGRH: true, IPv4: b.addr[family].Is4(), SrcQP: a.qp.QPN()})
 		a.completes(verbs.Completion{WRID: 2, Op: verbs.OpSendImm})
 		b.wants(verbs.GRHLen, data, "datagram")
 		// Another Q_Key is dropped; a handle that is not valid, or is of another domain, is a bad WQE.

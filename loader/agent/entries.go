@@ -55,11 +55,9 @@ func (a *Agent) prepare() error {
 		a.nodes.Used(r.Regs.Node)
 		a.peers.Adopt(bpf.KeyOf(r.Addr), r.Regs.Caps, loader.Monotonic())
 	})
-	if a.hasEngine() {
-		// The engine of an earlier agent has ended with it, and that agent has sent HELLO without its capabilities. This
-		// engine was opened before watchEngine could see a change.
-		a.peers.Announce(loader.Monotonic())
-	}
+	// An earlier agent may have had an engine with other capabilities, or this one has an engine and that one had none.
+	// watchEngine sees no change of it.
+	a.peers.Announce(loader.Monotonic())
 	a.restoreClasses(paced)
 	a.loop.EvenShare(loader.Monotonic())
 	for _, key := range unhandled {

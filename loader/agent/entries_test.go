@@ -124,9 +124,9 @@ func TestNewDestinationWithoutAgent(t *testing.T) {
 	})
 }
 
-// An agent that takes over with an engine sends HELLO to the peers at once: the earlier agent has announced the end of
-// its own. Without an engine the peers keep what they know.
-func TestEngineOfTheNextAgentIsAnnounced(t *testing.T) {
+// An agent that takes over sends HELLO to the peers at once: with an engine, because the earlier agent may have announced
+// the end of its own; without one, because the earlier agent may have had one.
+func TestNextAgentIsAnnounced(t *testing.T) {
 	for name, caps := range map[string]uint16{"engine": bpf.CapSACK | bpf.CapOOO, "no engine": 0} {
 		t.Run(name, func(t *testing.T) {
 			onAttached(t, loader.Options{}, func(t *testing.T, _ netlink.Link, o loader.Options) {
@@ -151,8 +151,8 @@ func TestEngineOfTheNextAgentIsAnnounced(t *testing.T) {
 					t.Fatal(err)
 				}
 				ask, _ := a.peers.Due(loader.Monotonic(), func(bpf.DestKey, uint64) bool { return true })
-				if want := caps != 0; slices.Contains(ask, keyN(2)) != want {
-					t.Errorf("HELLO to %v, want one to the peer: %t", ask, want)
+				if !slices.Contains(ask, keyN(2)) {
+					t.Errorf("HELLO to %v, want one to the peer", ask)
 				}
 			})
 		})

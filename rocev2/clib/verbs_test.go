@@ -31,7 +31,7 @@ import (
 //	                    GID4 and GID6 in ARGS stand for the GID index of an address of IPv4 and IPv6
 func TestPrograms(t *testing.T) {
 	require.Root(t)
-	require.Command(t, "make", "gcc", "nsenter", "setpriv", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ib_write_bw")
+	require.Command(t, "make", "gcc", "nsenter", "setpriv", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ib_write_bw", "ucx_perftest")
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
 		require.Skip(t, "needs the header of verbs: apt-get install libibverbs-dev")
 	}
@@ -114,7 +114,7 @@ func onHost(ctx context.Context, ts *testscript.TestScript, host string, args ..
 		}
 	}
 	p := hostProgram{exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + ts.Getenv(host)}, args...)...), &bytes.Buffer{}, &bytes.Buffer{}}
-	p.cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"), "SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
+	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"), "SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	return p
 }

@@ -42,7 +42,7 @@ func (r *responder) receiveUD(p *rocev2.Packet) {
 		return
 	}
 	c.Delivered++
-	r.complete(p, verbs.Completion{Op: verbs.OpRecv, Bytes: uint32(verbs.GRHLen + n), HasGRH: true, SrcQP: p.DETH().SrcQP()})
+	r.complete(p, verbs.Completion{Op: verbs.OpRecv, Bytes: uint32(verbs.GRHLen + n), HasGRH: true, IPv4: !p.IsIPv6(), SrcQP: p.DETH().SrcQP()})
 	if !r.established {
 		r.notifyEstablished()
 	}

@@ -24,7 +24,7 @@ func TestDatagram(t *testing.T) {
 	d.Opcode, d.Imm, d.Solicited = rocev2.UDSendOnlyImm, 77, true
 	d.PSN = 0x123456 // is ignored
 	x.in(d)
-	x.wantDone(verbs.Completion{WRID: 0, Op: verbs.OpRecv, Bytes: 45, HasGRH: true, SrcQP: peerQPN, HasImm: true, Imm: 77, Solicited: true})
+	x.wantDone(verbs.Completion{WRID: 0, Op: verbs.OpRecv, Bytes: 45, HasGRH: true, IPv4: true, SrcQP: peerQPN, HasImm: true, Imm: 77, Solicited: true})
 	const grh4 = "0000000000000000000000000000000000000000" + "4500004000004000" + "4011b6a9c0000202c0000201"
 	buf := x.m.regions[bufKey].data
 	if got := hex.EncodeToString(buf[:40]); got != grh4 {
@@ -76,7 +76,7 @@ func TestDatagramDrops(t *testing.T) {
 	}
 	x.wantDone()
 	x.in(ud(20))
-	x.wantDone(verbs.Completion{WRID: 3, Op: verbs.OpRecv, Bytes: 60, HasGRH: true, SrcQP: peerQPN})
+	x.wantDone(verbs.Completion{WRID: 3, Op: verbs.OpRecv, Bytes: 60, HasGRH: true, IPv4: true, SrcQP: peerQPN})
 	if x.q.State() != verbs.StateRTR {
 		t.Errorf("now in %s", x.q.State())
 	}

@@ -128,6 +128,14 @@ func (b Cqe) SetHasGrh(x bool) {
 	binary.LittleEndian.PutUint64(b[0x18:0x20], binary.LittleEndian.Uint64(b[0x18:0x20])&^(0x1<<3)|bit(x)<<3)
 }
 
+// Ipv4 returns field ipv4. 1: the network header is IPv4, 0: IPv6. Bit 4 of the word at 0x18.
+func (b Cqe) Ipv4() bool { return binary.LittleEndian.Uint64(b[0x18:0x20])>>4&1 != 0 }
+
+// SetIpv4 sets field ipv4 and keeps all others.
+func (b Cqe) SetIpv4(x bool) {
+	binary.LittleEndian.PutUint64(b[0x18:0x20], binary.LittleEndian.Uint64(b[0x18:0x20])&^(0x1<<4)|bit(x)<<4)
+}
+
 // Owner returns field owner. 1 in the first pass through the ring, 0 in the second, and so on: an entry is new if it has the value of its pass. Bit 63 of the word at 0x18.
 func (b Cqe) Owner() bool { return binary.LittleEndian.Uint64(b[0x18:0x20])>>63&1 != 0 }
 

@@ -220,6 +220,7 @@ func EncodeCompletion(entry []byte, c *verbs.Completion) {
 	e.SetHasImm(c.HasImm)
 	e.SetHasInv(c.HasInv)
 	e.SetHasGrh(c.HasGRH)
+	e.SetIpv4(c.IPv4)
 	switch {
 	case c.HasImm:
 		e.SetImmediate(c.Imm)
@@ -248,7 +249,7 @@ func DecodeCompletion(entry []byte) verbs.Completion {
 		return c
 	}
 	c.Op, c.Bytes, c.SrcQP = verbs.Op(e.Opcode()), e.Length(), e.SrcQp()
-	c.HasImm, c.HasInv, c.HasGRH = e.HasImm(), e.HasInv(), e.HasGrh()
+	c.HasImm, c.HasInv, c.HasGRH, c.IPv4 = e.HasImm(), e.HasInv(), e.HasGrh(), e.Ipv4()
 	switch {
 	case c.HasImm:
 		c.Imm = e.Immediate()

@@ -147,7 +147,7 @@ func TestRecvRoundTrip(t *testing.T) {
 func TestCompletionRoundTrip(t *testing.T) {
 	for _, c := range []verbs.Completion{
 		{WRID: 1<<63 + 5, QPN: 0x812345, Op: verbs.OpSend},
-		{WRID: 2, QPN: 1, Op: verbs.OpRecv, Bytes: 1 << 31, HasImm: true, Imm: 7, Solicited: true, SrcQP: 0xabcdef, HasGRH: true},
+		{WRID: 2, QPN: 1, Op: verbs.OpRecv, Bytes: 1 << 31, HasImm: true, Imm: 7, Solicited: true, SrcQP: 0xabcdef, HasGRH: true, IPv4: true},
 		{WRID: 3, QPN: 1, Op: verbs.OpRecv, HasInv: true, InvKey: 9},
 		{WRID: 4, QPN: 1, Status: verbs.StatusRemoteAccess, Solicited: true},
 	} {

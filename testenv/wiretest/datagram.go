@@ -21,7 +21,7 @@ func (e *Endpoint) datagram(c *verbs.Completion, slot int) {
 	for i := range e.sentHere {
 		d := &e.sentHere[i]
 		want := verbs.Completion{
-			WRID: c.WRID, QPN: c.QPN, Op: verbs.OpRecv, Bytes: c.Bytes, HasGRH: true,
+			WRID: c.WRID, QPN: c.QPN, Op: verbs.OpRecv, Bytes: c.Bytes, HasGRH: true, IPv4: header[0]>>4 != 6,
 			SrcQP: d.from.QP.QPN(), Solicited: d.solicited,
 		}
 		if d.kind == verbs.OpSendImm {

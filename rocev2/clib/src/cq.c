@@ -209,6 +209,15 @@ unsigned int wc_flags(const uint8_t *cqe)
 	       (softroce_cqe_has_grh(cqe) ? IBV_WC_GRH : 0);
 }
 
+/*
+ * wc_sl is the service level, which RoCE does not have. For a datagram it says of which kind the network header is, as NICs
+ * with the driver mlx5 do: 8 for UDP, and 1 for IPv6 or 2 for IPv4. UCX 1.13 needs it.
+ */
+uint8_t wc_sl(const uint8_t *cqe)
+{
+	return softroce_cqe_has_grh(cqe) ? 8 | (softroce_cqe_ipv4(cqe) ? 2 : 1) : 0;
+}
+
 /* wc_imm is the immediate data in network byte order, or the key that was invalidated in that of the machine. */
 __be32 wc_imm(const uint8_t *cqe)
 {
@@ -231,6 +240,7 @@ static void wc_of(const uint8_t *cqe, struct ibv_wc *wc)
 	wc->imm_data = wc_imm(cqe);
 	wc->src_qp = (uint32_t)softroce_cqe_src_qp(cqe);
 	wc->wc_flags = wc_flags(cqe);
+	wc->sl = wc_sl(cqe);
 }
 
 /*

@@ -54,7 +54,7 @@ static uint32_t read_qp_num(struct ibv_cq_ex *ex) { return (uint32_t)softroce_cq
 static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return (uint32_t)softroce_cqe_src_qp(of(ex)->cqe); }
 static unsigned int read_wc_flags(struct ibv_cq_ex *ex) { return wc_flags(of(ex)->cqe); }
 static uint32_t read_slid(struct ibv_cq_ex *ex) { (void)ex; return 0; }
-static uint8_t read_sl(struct ibv_cq_ex *ex) { (void)ex; return 0; }
+static uint8_t read_sl(struct ibv_cq_ex *ex) { return wc_sl(of(ex)->cqe); }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { (void)ex; return 0; }
 
 struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *a)

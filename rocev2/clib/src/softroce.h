@@ -258,6 +258,7 @@ bool cq_next(struct cq *cq, uint8_t *cqe); /* with the lock of the queue */
 enum ibv_wc_status wc_status(const uint8_t *cqe);
 enum ibv_wc_opcode wc_opcode(const uint8_t *cqe);
 unsigned int wc_flags(const uint8_t *cqe);
+uint8_t wc_sl(const uint8_t *cqe);
 __be32 wc_imm(const uint8_t *cqe);
 bool should_yield(struct cq *cq, bool found);
 int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);

@@ -978,6 +978,7 @@ SOFTROCE_FIELD(cqe, solicited, 24, 0, 1) /* 1: a receive with solicited set by t
 SOFTROCE_FIELD(cqe, has_imm, 24, 1, 1) /* 1: immediate has immediate data. */
 SOFTROCE_FIELD(cqe, has_inv, 24, 2, 1) /* 1: immediate has the key that was invalidated. */
 SOFTROCE_FIELD(cqe, has_grh, 24, 3, 1) /* UD: the first 40 bytes of the receive are the network header. */
+SOFTROCE_FIELD(cqe, ipv4, 24, 4, 1) /* 1: the network header is IPv4, 0: IPv6. */
 SOFTROCE_FIELD(cqe, owner, 24, 63, 1) /* 1 in the first pass through the ring, 0 in the second, and so on: an entry is new if it has the value of its pass. */
 
 #define SOFTROCE_CQE_OWNER_AT 24 /* the 8 bytes of a completion that have the bit owner */
