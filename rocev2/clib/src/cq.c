@@ -19,15 +19,23 @@ static void link_cq(struct context *c, struct cq *cq)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/*
+ * The least number of entries, as drivers of NICs have one: with one entry, ib_send_lat -e posts its next send while the
+ * completion of the last one may be in the queue, and one ACK may complete both.
+ */
+#define LEAST_CQES 16
+
 /* cq_create makes a completion queue. After an error it returns NULL with errno. */
 struct cq *cq_create(struct ibv_context *context, uint32_t cqe, void *user, struct ibv_comp_channel *channel, uint32_t vector)
 {
 	struct context *c = to_context(context);
-	struct softroce_create_cq m = {.depth = cqe};
 	struct softroce_create_cq_reply r;
 	int fd;
 	if (cqe == 0 || cqe > c->limits.cq || vector >= (uint32_t)context->num_comp_vectors)
 		return fail(EINVAL);
+	if (cqe < LEAST_CQES && c->limits.cq >= LEAST_CQES)
+		cqe = LEAST_CQES;
+	struct softroce_create_cq m = {.depth = cqe};
 	struct cq *cq = calloc(1, sizeof *cq);
 	if (cq == NULL)
 		return NULL;
