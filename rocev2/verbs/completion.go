@@ -50,7 +50,7 @@ type Completion struct {
 	Op        Op   // operation; only valid with StatusSuccess
 	Solicited bool // a receive with Solicited set by the sender, or any error
 	HasImm    bool
-	HasInv    bool // InvKey was invalidated by SEND with invalidate
+	HasInv    bool   // InvKey was invalidated by SEND with invalidate
 	HasGRH    bool   // UD: the receive begins with the network header, of GRHLen bytes
 	IPv4      bool   // of the network header, which is IPv6 otherwise (annex A17.4.5.1)
 	Bytes     uint32 // received, or read
