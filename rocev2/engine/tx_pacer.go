@@ -9,7 +9,7 @@ package engine
 // after rates nothing is paced. The first packets wait for a token (guard.go).
 func (d *dest) mayLeave(e *Core) bool {
 	if d.entry != nil {
-		return d.entry.Wait(e.now) <= 0
+		return d.refs == 0 || d.entry.Wait(e.now) <= 0 // without users, what is queued is lost
 	}
 	return !d.waits(e.now) && (!e.dests.of(d).config.Paced || d.pacer.Ready(int64(e.now)))
 }
