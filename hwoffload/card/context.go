@@ -335,6 +335,7 @@ func (d *dataPath) modifyShared(i uint32, to verbs.State) bool {
 
 // event shows an event of an element of block qp.
 func (d *dataPath) event(i uint32, ev verbs.EventType) {
+	d.core.ShowFailure(i) // the state is there before the event
 	var v regs.QpEvents
 	switch ev {
 	case verbs.EventQPEstablished:

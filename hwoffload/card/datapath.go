@@ -129,10 +129,11 @@ func (d *dataPath) command(addr uint64, v uint32) bool {
 	return true
 }
 
-// failOverruns moves the queue pairs of completion queues with an overrun to ERR (IBTA 10.8.4).
-func (d *dataPath) failOverruns() {
+// failOverruns moves the queue pairs of completion queues with an overrun to ERR (IBTA 10.8.4). It returns false if there is
+// no such queue.
+func (d *dataPath) failOverruns() bool {
 	if !d.overruns {
-		return
+		return false
 	}
 	d.overruns = false
 	for _, x := range d.qps {
@@ -140,6 +141,7 @@ func (d *dataPath) failOverruns() {
 			x.q.Flush()
 		}
 	}
+	return true
 }
 
 // rateChanged has the engine look at the destination table again.

@@ -123,8 +123,7 @@ func (d *dataPath) work() (did bool) {
 	}
 	d.spare = list[:0]
 	n := d.core.Run(false)
-	d.failOverruns()
-	return did || n > 0 || len(d.fetching) > 0
+	return d.failOverruns() || did || n > 0 || len(d.fetching) > 0
 }
 
 // next returns the next frame. Those of a port in loopback are received here.
