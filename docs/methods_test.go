@@ -74,7 +74,7 @@ func receiverName(e ast.Expr) string {
 // transportWord matches names of what the core of the engine has for the card.
 var transportWord = regexp.MustCompile(`(?i)psn|credit|nonce`)
 
-// cardMayName are the names with such words that the card needs, beside those of generated registers.
+// cardMayName are the names with such words that the card needs in addition to those of generated registers.
 var cardMayName = map[string]string{
 	"PSN": "type of a register", "SQPSN": "attribute of a queue pair", "RQPSN": "attribute of a queue pair",
 	"StampCredit": "ingress", "Credit": "ingress", "CreditSeq": "ingress",

@@ -19,6 +19,38 @@ type address struct {
 	addressesAreValid bool
 }
 
+// readPath returns the address of a queue pair.
+func readPath(e regs.Qp) address {
+	v := e.Route()
+	r := address{
+		src: regs.AddrOf(e.SrcAddr(), e.SrcAddrLow()), dst: regs.AddrOf(e.DstAddr(), e.DstAddrLow()), mac: regs.MACOf(e.Path().Mac()),
+		node: v.Node(), port: v.Port(), tclass: uint8(v.Tclass()), hopLimit: uint8(v.HopLimit()),
+	}
+	r.addressesAreValid = r.src.Is4() == r.dst.Is4()
+	return r
+}
+
+// handleAt reads entry i of the table of address handles of a queue pair, or returns nil if it
+// does not exist or is of another protection domain.
+func (d *dataPath) handleAt(x *queuePair, i uint32) *address {
+	if i >= x.ah.entries {
+		return nil
+	}
+	var b [regs.AddressHandleBytes]byte
+	if d.ddr.ReadAt(b[:], x.ah.base+uint64(i)*x.ah.entry) != nil {
+		return nil
+	}
+	h := regs.AddressHandle(b[:])
+	r := &address{
+		src: regs.AddrOf(h.SrcAddr(), h.SrcAddrLow()), dst: regs.AddrOf(h.DstAddr(), h.DstAddrLow()), mac: regs.MACOf(h.Mac()),
+		node: h.Node(), port: h.Port(), tclass: uint8(h.Tclass()), hopLimit: uint8(h.HopLimit()),
+	}
+	if !h.Valid() || h.AhPd() != x.pd || r.src.Is4() != r.dst.Is4() {
+		return nil
+	}
+	return r
+}
+
 // route is an address with the engine's path to it, which follows the blocks ports and nodes.
 type route struct {
 	address
