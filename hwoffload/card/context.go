@@ -266,6 +266,11 @@ const maxEntry = 1024
 
 func (d *dataPath) addPair(x *queuePair) {
 	d.qps[x.num] = x
+	for _, g := range d.groups {
+		for _, f := range g.all {
+			f.Renew(&x.q)
+		}
+	}
 	d.openPD(x.pd)
 	_ = d.table().AcquirePD(x.pd) // openPD has made it
 	if x.srq != nil {

@@ -136,6 +136,25 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
+// A queue pair of the group that was reset and connected again gets messages again.
+func TestDistributionAfterReset(t *testing.T) {
+	s := newStar(t, 1)
+	for _, e := range []*endpoint{s.to[1], s.at[1]} {
+		if err := e.qp.Modify(verbs.Attr{State: verbs.StateReset}, verbs.MaskState); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.join(s.to[1], s.at[1], 0, rocev2.PMTU1024)
+	data := s.send(1, 100, 5000)
+	s.origin.completes(verbs.Completion{WRID: 1, Op: verbs.OpWrite})
+	if r := s.report(1); !r.Delivered() {
+		t.Errorf("report %+v", r)
+	}
+	for _, e := range s.at {
+		e.wants(100, data, "a destination")
+	}
+}
+
 // A dead destination delays no other one. Its status is in the report.
 func TestDistributionDeadPort(t *testing.T) {
 	s := newStar(t, 1)
