@@ -5,6 +5,7 @@ package card
 import (
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
@@ -21,26 +22,46 @@ const typeSRQ = 4
 
 // queuePair is an element of block qp that is not in RESET.
 type queuePair struct {
-	num uint32
-	q   *qp.QP
-	egress
-	send   sendQueue
-	recv   recvQueue
-	sq, rq ring
-	srq    *sharedQueue // shared receive queue, or nil
-	ah     ring         // table of address handles
-	page   uint32
-	pd     uint32
-	pkey   uint16
-	queued bool        // the queue pair is in dataPath.ready
-	credit *creditFlow // pre-credit of the queue pair; nil: it does not use it
-	shown  verbs.State
+	d        *dataPath
+	num      uint32
+	q        engine.QP
+	path     *route // route to the peer; nil for UD, and without a connection
+	send     sendQueue
+	recv     recvQueue
+	sq, rq   ring
+	srq      *sharedQueue // shared receive queue, or nil
+	ah       ring         // table of address handles
+	page     uint32
+	pd       uint32
+	pkey     uint16
+	crypt    *engine.CryptCounters // nil unless the queue pair is encrypted
+	handles  map[uint32]*handle    // address handles that were read, by the entries of their table
+	shown    verbs.State
+	fetching bool // the queue pair is in dataPath.fetching
 }
+
+// Show implements engine.QueueView. Where the queue has room for WQEs that wait in the ring, they are read next.
+func (x *queuePair) Show(s verbs.State, _, _ uint32) {
+	if x.d.qps[x.num] != x {
+		return
+	}
+	if s != x.shown {
+		x.shown = s
+		x.d.showState(x.num, s, false)
+	}
+	if x.sq.consumer != x.sq.producer && !x.fetching {
+		x.fetching = true
+		x.d.fetching = append(x.d.fetching, x)
+	}
+}
+
+// FindReceives implements engine.QueueView. The card reads receives as soon as there is room.
+func (x *queuePair) FindReceives() {}
 
 // sharedQueue is an element of type 4.
 type sharedQueue struct {
 	num  uint32
-	q    *qp.SRQ
+	q    engine.SRQ
 	rq   ring
 	page uint32
 	pd   uint32
@@ -65,7 +86,6 @@ func (d *dataPath) modify(i uint32, c regs.QpModify) {
 	case d.qps[i] != nil:
 		state = d.qps[i].q.State()
 		d.qps[i].shown = state
-		d.touch(d.qps[i])
 	case d.srqs[i] != nil:
 		state = verbs.StateInit
 	}
@@ -94,60 +114,106 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 			return false
 		}
 	}
-	path := x.path
-	if mask&verbs.MaskAV != 0 {
-		path = readPath(d.context(i))
-	}
+	d.renewRoutes()
 	a := readAttr(d.context(i))
 	a.State = to
+	path := x.path
+	if mask&verbs.MaskAV != 0 {
+		path = d.newRoute(readPath(d.context(i)))
+		a.AV.TClass, a.AV.HopLimit = path.tclass, path.hopLimit
+	}
+	if !d.change(x, &a, mask, path) {
+		if path != x.path {
+			path.path.Release()
+		}
+		if fresh {
+			d.core.RemoveQP(&x.q)
+		}
+		return false
+	}
+	x.path = path
+	if fresh {
+		d.addPair(x)
+	}
+	if to == verbs.StateReset {
+		d.removePair(x)
+	}
+	return true
+}
+
+// change has the engine change a queue pair. path: its route from then on.
+func (d *dataPath) change(x *queuePair, a *verbs.Attr, mask verbs.AttrMask, path *route) bool {
 	var keys *seal.End
-	if to == verbs.StateRTR {
+	if a.State == verbs.StateRTR {
 		var ok bool
 		if keys, ok = d.keysFor(x); !ok {
 			return false
 		}
 	}
-	if d.fits(x, &path, &a, to, mask, keys != nil || x.crypt != nil) && x.q.Modify(a, mask|verbs.MaskState) == nil {
-		x.path = path
-		if keys != nil {
-			d.encrypt(x, keys)
-		}
-		if mask&verbs.MaskPKey != 0 && x.crypt == nil {
-			x.pkey = a.PKey
-		}
-		if fresh {
-			d.addPair(x)
-		}
-		switch {
-		case to == verbs.StateReset:
-			d.removePair(x)
-		case d.credits != nil:
-			d.credits.connect(x)
-		}
-		return true
+	if !d.fits(x, path, a, mask, keys != nil || x.crypt != nil) {
+		return false
 	}
-	return false
+	var count engine.CryptCounters
+	if keys != nil && x.q.SetKeys(keys, &count) != nil {
+		return false
+	}
+	pkey := a.PKey
+	if pkey == rocev2.DefaultPKey {
+		a.PKey = 0 // as the engine has it
+	}
+	var to *engine.Path
+	if path != x.path {
+		to = path.path
+	}
+	left, err := d.core.Modify(&x.q, a, mask|verbs.MaskState, to)
+	release(left)
+	if err != nil {
+		if keys != nil {
+			x.q.DropKeys()
+		}
+		return false
+	}
+	if keys != nil {
+		d.encrypt(x, &count)
+	}
+	if mask&verbs.MaskPKey != 0 && x.crypt == nil {
+		x.pkey = pkey
+	}
+	return true
+}
+
+// release gives paths back.
+func release(left []*engine.Path) {
+	for _, p := range left {
+		p.Release()
+	}
 }
 
 // fits reports whether the card can send to where a queue pair is connected, with this PMTU. The P_Key of
 // encrypted packets is none of an application, and an encrypted queue pair has no other one.
-func (d *dataPath) fits(x *queuePair, path *address, a *verbs.Attr, to verbs.State, mask verbs.AttrMask, encrypted bool) bool {
+func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, mask verbs.AttrMask, encrypted bool) bool {
 	if mask&verbs.MaskPKey != 0 && (matchPKey(a.PKey, seal.PKey) || encrypted && a.PKey != rocev2.DefaultPKey) {
 		return false
 	}
-	connected := x.q.Type() != verbs.UD && to >= verbs.StateRTR && to < verbs.StateErr
-	if connected && !path.addressesAreValid {
+	connected := x.q.Type() != verbs.UD && a.State >= verbs.StateRTR && a.State < verbs.StateErr
+	if connected && (path == nil || !path.addressesAreValid) {
 		return false
 	}
 	if !connected || mask&verbs.MaskPMTU == 0 || !a.PMTU.Valid() {
 		return true // Modify refuses a PMTU that is not valid
 	}
-	port, ok := d.portOf(path)
+	port, ok := d.portOf(&path.address)
 	need := a.PMTU.Bytes() + rocev2.PMTUOverhead
 	if encrypted {
 		need += seal.Overhead
 	}
 	return ok && need <= int(d.port(port).mtu)
+}
+
+// matchPKey is IBTA 10.9.3: the same partition, and at least one full member.
+func matchPKey(a, b uint16) bool {
+	const full = 0x8000
+	return (a^b)&^full == 0 && (a|b)&full != 0 && a&^full != 0
 }
 
 // newPair makes a queue pair of the registers of its context, or returns nil if they name what
@@ -157,10 +223,9 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	config, rings, queues := e.Config(), e.Rings(), e.Queues()
 	t := verbs.QPType(config.QpType())
 	x := &queuePair{
-		num: i, page: config.QpPage(), pd: e.Domain().QpPd(), pkey: rocev2.DefaultPKey,
+		d: d, num: i, page: config.QpPage(), pd: e.Domain().QpPd(), pkey: rocev2.DefaultPKey,
 		send: sendQueue{cq: d.cqs[queues.SendCq()]}, recv: recvQueue{cq: d.cqs[queues.RecvCq()]},
 	}
-	x.qp = x
 	if t < verbs.RC || t > verbs.UD || x.send.cq == nil || x.recv.cq == nil {
 		return nil
 	}
@@ -179,17 +244,20 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	x.ah = ring{base: e.AhBase().AhAddress(), entries: e.AhSize().AhEntries(), entry: regs.AddressHandleBytes}
 	x.send.sent = make([]posted, x.sq.entries)
 	inline := int(x.sq.entry) - wqe.WqeBytes
-	cfg := qp.Config{
+	cfg := engine.QPConfig{Config: qp.Config{
 		QPN: i, Type: t, PD: x.pd, SignalAll: config.SignalAll(), Memory: d.memory(), Count: &d.count,
 		MaxSend: int(x.sq.entries), MaxSendSGE: inline / wqe.SgeBytes, MaxInline: max(inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: &x.recv,
 		Notify: func(ev verbs.EventType) { d.event(i, ev) },
-	}
+	}}
 	if x.srq != nil {
-		cfg.SRQ = x.srq.q
+		cfg.Shared = &x.srq.q
 	} else {
 		cfg.MaxRecv, cfg.MaxRecvSGE = int(x.rq.entries), int(x.rq.entry-wqe.WqeRecvBytes)/wqe.SgeBytes
 	}
-	x.q = qp.New(cfg)
+	if d.core.AddQP(&x.q, cfg) != nil {
+		return nil
+	}
+	x.q.SetView(x)
 	return x
 }
 
@@ -198,6 +266,11 @@ const maxEntry = 1024
 
 func (d *dataPath) addPair(x *queuePair) {
 	d.qps[x.num] = x
+	for _, g := range d.groups {
+		for _, f := range g.all {
+			f.Renew(&x.q)
+		}
+	}
 	d.openPD(x.pd)
 	_ = d.table().AcquirePD(x.pd) // openPD has made it
 	if x.srq != nil {
@@ -212,9 +285,14 @@ func (d *dataPath) removePair(x *queuePair) {
 	if t := x.recv.tasks; t != nil {
 		t.complete(verbs.Completion{QPN: x.num, Status: verbs.StatusWRFlushed}) // ends it
 	}
-	if x.credit != nil {
-		d.credits.disconnect(x)
+	release(d.core.RemoveQP(&x.q))
+	for _, h := range x.handles {
+		d.endUse(h)
 	}
+	for i := range x.send.sent {
+		d.endUse(x.send.sent[i].to)
+	}
+	d.showCrypt(x)
 	d.releaseWindows(x.num)
 	d.table().ReleasePD(x.pd)
 	d.closePD(x.pd)
@@ -248,7 +326,7 @@ func (d *dataPath) modifyShared(i uint32, to verbs.State) bool {
 			return false
 		}
 		s = &sharedQueue{num: i, rq: r, page: e.Config().QpPage(), pd: e.Domain().QpPd()}
-		s.q = qp.NewSRQ(qp.SRQConfig{
+		s.q.Init(qp.SRQConfig{
 			PD: s.pd, Max: int(r.entries), MaxSGE: int(r.entry-wqe.WqeRecvBytes) / wqe.SgeBytes,
 			Notify: func(ev verbs.EventType) { d.event(i, ev) },
 		})
@@ -262,6 +340,7 @@ func (d *dataPath) modifyShared(i uint32, to verbs.State) bool {
 
 // event shows an event of an element of block qp.
 func (d *dataPath) event(i uint32, ev verbs.EventType) {
+	d.core.ShowFailure(i) // the state is there before the event
 	var v regs.QpEvents
 	switch ev {
 	case verbs.EventQPEstablished:
@@ -310,35 +389,4 @@ func readAttr(e regs.Qp) verbs.Attr {
 		}
 	}
 	return a
-}
-
-func readPath(e regs.Qp) address {
-	v := e.Route()
-	r := address{
-		src: regs.AddrOf(e.SrcAddr(), e.SrcAddrLow()), dst: regs.AddrOf(e.DstAddr(), e.DstAddrLow()), mac: regs.MACOf(e.Path().Mac()),
-		node: v.Node(), port: v.Port(), tclass: uint8(v.Tclass()), hopLimit: uint8(v.HopLimit()),
-	}
-	r.addressesAreValid = r.src.Is4() == r.dst.Is4()
-	return r
-}
-
-// handleAt reads entry i of the table of address handles of a queue pair, or returns nil if it
-// does not exist or is of another protection domain.
-func (d *dataPath) handleAt(x *queuePair, i uint32) *address {
-	if i >= x.ah.entries {
-		return nil
-	}
-	var b [regs.AddressHandleBytes]byte
-	if d.ddr.ReadAt(b[:], x.ah.base+uint64(i)*x.ah.entry) != nil {
-		return nil
-	}
-	h := regs.AddressHandle(b[:])
-	r := &address{
-		src: regs.AddrOf(h.SrcAddr(), h.SrcAddrLow()), dst: regs.AddrOf(h.DstAddr(), h.DstAddrLow()), mac: regs.MACOf(h.Mac()),
-		node: h.Node(), port: h.Port(), tclass: uint8(h.Tclass()), hopLimit: uint8(h.HopLimit()),
-	}
-	if !h.Valid() || h.AhPd() != x.pd || r.src.Is4() != r.dst.Is4() {
-		return nil
-	}
-	return r
 }

@@ -7,14 +7,12 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
-	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Encryption of queue pairs (S2.8, docs/program/encryption.md). Packages seal and the engine are the other end
-// of what is here: a packet is sealed when headers and data are in the frame, before the ICRC, and
-// opened behind the ICRC check.
+// Encryption of queue pairs (S2.8, docs/program/encryption.md): keys and counters. The engine seals and opens packets.
 
 // secrets are what the driver has written to send_secret and recv_secret of a queue pair that is not
 // encrypted yet.
@@ -61,49 +59,22 @@ func (d *dataPath) keysFor(x *queuePair) (c *seal.End, ok bool) {
 	return c, err == nil
 }
 
-// encrypt begins the encryption of a queue pair. Its secrets are used once: two sealers with one key would use
-// a nonce twice.
-func (d *dataPath) encrypt(x *queuePair, c *seal.End) {
+// encrypt notes that a queue pair is encrypted. Its secrets are used once: two sealers with one key would use
+// a number twice.
+func (d *dataPath) encrypt(x *queuePair, count *engine.CryptCounters) {
 	delete(d.secrets, x.num)
-	x.crypt, x.pkey = c, seal.PKey
+	x.crypt, x.pkey = count, seal.PKey
+	d.showCrypt(x)
+}
+
+// showCrypt brings the counters of an encrypted queue pair up to date.
+func (d *dataPath) showCrypt(x *queuePair) {
+	if x.crypt == nil {
+		return
+	}
 	at := regs.QpBase + uint64(x.num)*regs.QpStride
-	for _, offset := range []uint64{regs.QpEncryptedOffset, regs.QpDecryptedOffset, regs.QpUndecryptableOffset, regs.QpUnencryptedOffset} {
-		d.in.W64(at+offset, 0)
-	}
-}
-
-func (d *dataPath) countCrypt(x *queuePair, offset uint64) {
-	d.in.add(regs.QpBase+uint64(x.num)*regs.QpStride+offset, 1)
-}
-
-// open opens a packet for an encrypted queue pair. False: it is dropped and counted.
-func (d *dataPath) open(x *queuePair, p *rocev2.Packet, now qp.Time) bool {
-	if x.crypt.Opener.OpenPacket(int64(now), p) != nil {
-		d.countCrypt(x, regs.QpUndecryptableOffset)
-		return false
-	}
-	d.countCrypt(x, regs.QpDecryptedOffset)
-	return true
-}
-
-// payloadRoom returns how many bytes the payload of a packet takes in the frame.
-func (g *egress) payloadRoom(o *qp.Outbound) int {
-	if o.Sealed = g.crypt != nil; !o.Sealed {
-		return o.PayloadLen
-	}
-	o.PKey = seal.PKey
-	return o.PayloadLen + seal.Overhead
-}
-
-// fill writes the data of a packet to its place in the datagram, and seals it. False: nothing leaves.
-func (d *dataPath) fill(g *egress, o *qp.Outbound, datagram, place []byte) bool {
-	if g.crypt == nil {
-		return o.Fill(place)
-	}
-	p := g.crypt.Sealer.Built(&o.Datagram, datagram, len(place))
-	if !o.FillBy(seal.Plain(place), p) || p.Err() != nil {
-		return false
-	}
-	d.countCrypt(g.qp, regs.QpEncryptedOffset)
-	return true
+	d.in.W64(at+regs.QpEncryptedOffset, x.crypt.Sealed)
+	d.in.W64(at+regs.QpDecryptedOffset, x.crypt.Opened)
+	d.in.W64(at+regs.QpUndecryptableOffset, x.crypt.Refused)
+	d.in.W64(at+regs.QpUnencryptedOffset, x.crypt.Plain)
 }

@@ -6,30 +6,19 @@ import (
 	"errors"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
-	"github.com/softroce/softroce-xdp/rocev2/mem"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// group is an element of block distribution that the card accepted.
+// group is an element of block distribution that the card accepted (S2.7). The engine forwards what arrives in its regions.
 type group struct {
 	num     uint32
 	list    mr.Group
 	regions int // number of regions that use the group
-}
 
-// distribution forwards what arrives in one region (S2.7). Package mr decides what is posted;
-// here are the queue pairs and the counters.
-type distribution struct {
-	*mr.Distribution
-	group  *group
-	queued bool    // the distribution is in dataPath.forwarding
-	ended  []ended // work requests that have completed since the last step
-}
-
-type ended struct {
-	id     uint64
-	status verbs.Status
+	before mr.DistributionStats // counters when the group was made
+	all    []*engine.Distribution
 }
 
 // setGroup makes or removes a group when group_valid changes. A group that regions use stays.
@@ -40,12 +29,15 @@ func (d *dataPath) setGroup(i uint32, was, now regs.DistributionControl) {
 		return
 	case now.GroupValid():
 		if list := d.readGroup(e, now); list.Check(0) == nil {
-			d.groups[i] = &group{num: i, list: list}
+			g := &group{num: i, list: list}
+			g.counters(&g.before, func(at uint64, v *uint64) { *v = d.in.R64(at) })
+			d.groups[i] = g
 		}
 	case g != nil && g.regions > 0:
 		e.SetControl(was)
 		return
 	default:
+		d.showGroup(g)
 		delete(d.groups, i)
 	}
 	at := regs.DistributionBase + uint64(i)*regs.DistributionStride + regs.DistributionStateOffset
@@ -69,115 +61,45 @@ func (d *dataPath) readGroup(e regs.Distribution, c regs.DistributionControl) (l
 
 var errNoGroup = errors.New("the region's distribution group does not exist")
 
-// newDistribution returns the distribution of a region that the driver registers.
-func (d *dataPath) newDistribution(e regs.Mr, c regs.MrControl) (*distribution, error) {
-	g := d.groups[c.Group()]
-	if g == nil {
-		return nil, errNoGroup
-	}
-	f, err := mr.NewDistribution(g.list, e.Va(), e.Length(), e.Key())
-	if err != nil {
-		return nil, err
-	}
-	return &distribution{Distribution: f, group: g}, nil
-}
-
-// counter is the address of a counter of a group.
-func (g *group) counter(offset uint64) uint64 {
-	return regs.DistributionBase + uint64(g.num)*regs.DistributionStride + offset
-}
-
-// arrived is called for each message in the region, in the middle of a packet of its queue pair:
-// the work requests are posted later.
-func (d *dataPath) arrived(f *distribution, a mem.Arrival, offset uint64) {
-	d.in.add(f.group.counter(regs.DistributionArrivedOffset), 1)
-	if !f.Arrived(a, offset) {
-		d.in.add(f.group.counter(regs.DistributionRefusedOffset), 1)
-		return
-	}
-	d.queueForwarding(f)
-}
-
-func (d *dataPath) queueForwarding(f *distribution) {
-	if !f.queued {
-		f.queued = true
-		d.forwarding = append(d.forwarding, f)
-	}
-}
-
-// forward posts what distributions have to send. A distribution with a destination whose send
-// queue is full stays in the list.
-func (d *dataPath) forward() {
-	list := d.forwarding
-	d.forwarding = d.spare[:0]
-	for _, f := range list {
-		f.queued = false
-		blocked := false
-		f.Post(func(to mr.Destination, wr *verbs.SendWR) error {
-			err := d.postInternal(to.QPN, wr, func(id uint64, s verbs.Status) {
-				f.ended = append(f.ended, ended{id, s}) // possibly before Post has returned
-				d.queueForwarding(f)
-			})
-			blocked = blocked || errors.Is(err, verbs.ErrQueueFull)
-			return err
-		})
-		d.takeEnded(f)
-		d.report(f)
-		if blocked {
-			d.queueForwarding(f)
-		}
-	}
-	d.spare = list[:0]
-}
-
-// takeEnded passes statuses of work requests on.
-func (d *dataPath) takeEnded(f *distribution) {
-	for _, e := range f.ended {
-		f.Complete(e.id, e.status)
-	}
-	f.ended = f.ended[:0]
-}
-
-// report sends the reports of messages that all destinations have, or have failed to get.
-func (d *dataPath) report(f *distribution) {
-	for {
-		r, ok := f.NextReport()
-		if !ok {
-			return
-		}
-		for i := range int(r.Destinations) {
-			at := uint64(regs.DistributionDeliveredOffset)
-			if r.Status[i] != verbs.StatusSuccess {
-				at = regs.DistributionFailedOffset
-			}
-			d.in.add(f.group.counter(at+uint64(i)*regs.DistributionDestQpStride), 1)
-		}
-		wr := verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline | verbs.Signaled, Data: r.AppendTo(nil)}
-		sent := func(_ uint64, s verbs.Status) {
-			at := uint64(regs.DistributionReportsOffset)
-			if s != verbs.StatusSuccess {
-				at = regs.DistributionReportsLostOffset
-			}
-			d.in.add(f.group.counter(at), 1)
-		}
-		if d.postInternal(r.QPN, &wr, sent) != nil {
-			sent(0, verbs.StatusLocalQPOperation)
-		}
-	}
-}
-
-var errNoPair = errors.New("the queue pair was reset")
-
-// postInternal posts a work request of the card itself. ended is called with its ID when it has
-// completed.
-func (d *dataPath) postInternal(qpn uint32, wr *verbs.SendWR, ended func(id uint64, s verbs.Status)) error {
-	x := d.qps[qpn]
-	if x == nil {
-		return errNoPair
-	}
-	if err := x.post(wr, ended); err != nil {
+// distribute connects a distribution with its region, which is registered.
+func (d *dataPath) distribute(f *engine.Distribution, r *region) error {
+	if err := d.core.Distribute(f, r.region, r.pd, r.group.list); err != nil {
 		return err
 	}
-	d.touch(x)
+	r.group.regions++
+	r.group.all = append(r.group.all, f)
 	return nil
+}
+
+// counters calls yield with the counters of a group, and their addresses.
+func (g *group) counters(s *mr.DistributionStats, yield func(at uint64, v *uint64)) {
+	at := regs.DistributionBase + uint64(g.num)*regs.DistributionStride
+	yield(at+regs.DistributionArrivedOffset, &s.Arrived)
+	yield(at+regs.DistributionRefusedOffset, &s.Refused)
+	yield(at+regs.DistributionReportsOffset, &s.Reports)
+	yield(at+regs.DistributionReportsLostOffset, &s.ReportsLost)
+	for i := range regs.DistributionDestQpCount {
+		yield(at+regs.DistributionDeliveredOffset+uint64(i)*regs.DistributionDestQpStride, &s.Delivered[i])
+		yield(at+regs.DistributionFailedOffset+uint64(i)*regs.DistributionDestQpStride, &s.Failed[i])
+	}
+}
+
+// showGroup brings the counters of a group up to date.
+func (d *dataPath) showGroup(g *group) {
+	if g == nil {
+		return
+	}
+	sum := g.before
+	for _, f := range g.all {
+		s := f.Stats()
+		sum.Arrived += s.Arrived
+		sum.Refused += s.Refused
+		sum.Reports += s.Reports
+		sum.ReportsLost += s.ReportsLost
+		for i := range s.Delivered {
+			sum.Delivered[i] += s.Delivered[i]
+			sum.Failed[i] += s.Failed[i]
+		}
+	}
+	g.counters(&sum, func(at uint64, v *uint64) { d.in.W64(at, *v) })
 }

@@ -51,7 +51,6 @@ func (d *dataPath) ringSend(x *queuePair, page uint32, producer uint16) bool {
 		return false
 	}
 	d.fetchSend(x)
-	d.touch(x)
 	return true
 }
 
@@ -65,7 +64,6 @@ func (d *dataPath) ringRecv(i, page uint32, producer uint16) bool {
 			return false
 		}
 		d.fetchRecv(x)
-		d.touch(x)
 	case s != nil && s.page == page:
 		if !s.rq.advance(producer) {
 			d.setEvents(i, regs.QpEvents(0).WithBadDoorbell(true))
@@ -88,8 +86,8 @@ func (d *dataPath) consume(q *completionQueue, page uint32, consumer uint16) boo
 	return true
 }
 
-// fetchSend reads WQEs as far as the queue pair has room.
-func (d *dataPath) fetchSend(x *queuePair) {
+// fetchSend reads WQEs as far as the queue pair has room. It returns false if it has read none.
+func (d *dataPath) fetchSend(x *queuePair) bool {
 	before := x.sq.consumer
 	for x.sq.consumer != x.sq.producer && x.q.SendQueued() < int(x.sq.entries) {
 		b := d.scratch[:x.sq.entry]
@@ -104,16 +102,18 @@ func (d *dataPath) fetchSend(x *queuePair) {
 			d.badWQE(x, x.send.cq, w.WrId())
 		}
 	}
-	if before != x.sq.consumer {
-		d.showConsumers(x.num, &x.sq, &x.rq)
+	if before == x.sq.consumer {
+		return false
 	}
+	d.showConsumers(x.num, &x.sq, &x.rq)
+	return true
 }
 
 // badWQE ends a queue pair because of a WQE that is not valid (IBTA 10.8.2.1: an immediate
 // error, which a card can only report as a completion).
 func (d *dataPath) badWQE(x *queuePair, cq *completionQueue, id uint64) {
 	d.setEvents(x.num, regs.QpEvents(0).WithBadWqe(true))
-	_ = x.q.Modify(verbs.Attr{State: verbs.StateErr}, verbs.MaskState) // possible from every state but RESET
+	_, _ = d.core.Modify(&x.q, &verbs.Attr{State: verbs.StateErr}, verbs.MaskState, nil) // possible from every state but RESET
 	cq.Complete(verbs.Completion{WRID: id, QPN: x.num, Status: verbs.StatusLocalQPOperation})
 }
 
@@ -124,11 +124,11 @@ func (d *dataPath) decodeSend(x *queuePair, entry []byte) bool {
 	if !ok || x.q.Type() != verbs.UD || d.wr.Op == verbs.OpBindWindow {
 		return ok
 	}
-	h := d.handleAt(x, ah)
-	if h == nil {
+	a := d.handleAt(x, ah)
+	if a == nil {
 		return false
 	}
-	d.wr.AH = h
+	d.wr.AH = d.handleFor(x, ah, a)
 	return true
 }
 
@@ -144,7 +144,7 @@ func (d *dataPath) nextRecv(r *ring) bool {
 func (d *dataPath) fetchRecv(x *queuePair) {
 	before := x.rq.consumer
 	for x.rq.consumer != x.rq.producer && x.q.RecvQueued() < int(x.rq.entries) {
-		if !d.nextRecv(&x.rq) || x.q.PostRecv(&d.recv) != nil {
+		if !d.nextRecv(&x.rq) || d.core.Recv(&x.q, &d.recv) != nil {
 			d.badWQE(x, x.recv.cq, d.recv.ID)
 		}
 	}
@@ -158,7 +158,7 @@ func (d *dataPath) fetchRecv(x *queuePair) {
 func (d *dataPath) fetchShared(s *sharedQueue) {
 	before := s.rq.consumer
 	for s.rq.consumer != s.rq.producer && s.q.Len() < int(s.rq.entries) {
-		if !d.nextRecv(&s.rq) || s.q.PostRecv(&d.recv) != nil {
+		if !d.nextRecv(&s.rq) || s.q.Post(&d.recv) != nil {
 			d.setEvents(s.num, regs.QpEvents(0).WithBadWqe(true))
 		}
 	}

@@ -3,7 +3,7 @@
 package card
 
 import (
-	"encoding/binary"
+	"math"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
@@ -25,6 +25,7 @@ const etherLen = 14
 func (m *Model) Deliver(port int, frame []byte, now qp.Time) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
+	m.data.begin(now)
 	m.data.deliver(port, frame, now)
 	m.data.failOverruns()
 	signal(m.wake)
@@ -36,23 +37,26 @@ func (m *Model) Deliver(port int, frame []byte, now qp.Time) {
 func (m *Model) NextFrame(now qp.Time, buf []byte) (port, n int, ok bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	port, n, ok = m.data.next(now, buf)
-	m.data.failOverruns()
-	return port, n, ok
+	return m.data.next(now, buf)
 }
 
 // Expire handles the timers that have expired at now.
 func (m *Model) Expire(now qp.Time) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	m.data.expire(now)
+	m.data.begin(now)
+	m.data.work()
 }
 
 // Deadline returns when Expire and then NextFrame must be called, or 0.
 func (m *Model) Deadline() qp.Time {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	return m.data.deadline()
+	const never = math.MaxInt64
+	if at := m.data.core.Deadline(m.data.core.Now(), never); at != never {
+		return at
+	}
+	return 0
 }
 
 // Work returns a channel that gets a value when there may be frames to send: after writes of the
@@ -87,84 +91,58 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 		d.in.add(at+regs.PortsRxIcrcErrorsOffset, 1)
 		return
 	}
-	of := d.measure(&p, now)
-	if d.credits != nil && p.BTH().DestQP() == rocev2.ControlQPN {
-		d.credits.onControl(&p, &of, now)
-		return
-	}
-	x := d.qps[p.BTH().DestQP()]
-	if x == nil || !d.accepts(x, &p) || x.crypt != nil && !d.open(x, &p, now) {
-		return
-	}
-	if x.credit == nil {
-		x.q.Receive(now, &p)
-	} else {
-		inFlight, taken := x.credit.peer.flight.Bytes(), d.count.Taken()
-		x.q.Receive(now, &p)
-		d.credits.onReceived(x, &p, &of, inFlight, d.count.Taken() != taken, now)
-	}
-	if x.srq != nil {
+	n := p.BTH().DestQP()
+	d.core.Packet(&p, d.measure(&p, now))
+	switch x := d.qps[n]; {
+	case x == nil:
+	case x.srq != nil:
 		d.fetchShared(x.srq)
-	} else {
+	default:
 		d.fetchRecv(x)
 	}
-	d.touch(x)
 }
 
-// build writes the packet in d.out as a frame. It returns length 0 if nothing leaves: the queue
-// pair takes a packet without a way to its destination for lost.
-func (d *dataPath) build(g *egress, buf []byte, now qp.Time, how kind) (i, n int) {
-	o, x := &d.out, g.qp
-	a := g.addressOf(o)
-	i, ok := d.portOf(a)
-	if !ok {
-		o.Drop()
-		return 0, 0
+// begin has the engine count what follows as done at now.
+func (d *dataPath) begin(now qp.Time) {
+	d.core.Begin(max(now, d.core.Now()))
+	d.renewRoutes()
+	if d.entriesStale {
+		d.entriesStale = false
+		d.core.EntriesChanged()
 	}
-	from := d.port(i)
-	o.Src, o.Dst, o.TOS, o.TTL, o.FlowLabel, o.SrcPort = a.src, a.dst, a.tclass, a.hopLimit, 0, 0
-	o.Stamp = nil
-	room := g.payloadRoom(o)
-	size := o.Len(room)
-	if from.enable && size <= int(from.mtu) {
-		o.Stamp = d.stampFor(a.node, size, int(from.mtu), now)
-		if x.credit != nil {
-			d.credits.onSend(x, o, how == kindCredited, now)
-		}
-		if how != kindAnswer {
-			d.charge(g, a.node, etherLen+size, how == kindCredited, now)
-		}
-	}
-	payload, err := o.Begin(buf[etherLen:], room)
-	if err != nil || !from.enable || size > int(from.mtu) {
-		o.Drop()
-		return 0, 0
-	}
-	if !d.fill(g, o, buf[etherLen:], payload) {
-		d.touchState(x)
-		return 0, 0
-	}
-	return d.finish(i, &from, a, &o.Datagram, size, buf, now)
+	d.control.shown.stale = true
 }
 
-// finish completes the frame of a packet whose size is that of its IP datagram without the option.
-// It returns length 0 if the port receives it itself.
-func (d *dataPath) finish(i int, from *port, a *address, o *rocev2.Datagram, size int, buf []byte, now qp.Time) (port, n int) {
-	n = etherLen + o.Seal(buf[etherLen:])
-	copy(buf, a.mac[:])
-	copy(buf[6:], from.mac[:])
-	etherType := uint16(0x0800)
-	if a.src.Is6() {
-		etherType = 0x86dd
+// work has the engine do what there is to do. It returns false if that was nothing.
+func (d *dataPath) work() (did bool) {
+	list := d.fetching
+	d.fetching = d.spare[:0]
+	for _, x := range list {
+		x.fetching = false
+		did = d.qps[x.num] == x && d.fetchSend(x) || did
 	}
-	binary.BigEndian.PutUint16(buf[12:], etherType)
-	at := regs.PortsBase + uint64(i)*regs.PortsStride
-	d.in.add(at+regs.PortsTxPacketsOffset, 1)
-	d.in.add(at+regs.PortsTxBytesOffset, uint64(size))
-	if from.loopback {
-		copy(buf, from.mac[:])
-		d.deliver(i, buf[:n], now)
-		return i, 0
+	d.spare = list[:0]
+	n := d.core.Run(false)
+	return d.failOverruns() || did || n > 0 || len(d.fetching) > 0
+}
+
+// next returns the next frame. Those of a port in loopback are received here.
+func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
+	d.begin(now)
+	for {
+		for len(d.out.frames) > 0 {
+			f := d.out.pop()
+			from := d.port(f.port)
+			n := copy(buf, f.b[:f.n])
+			d.out.recycle(f)
+			if !from.loopback {
+				return f.port, n, true
+			}
+			copy(buf, from.mac[:])
+			d.deliver(f.port, buf[:n], now)
+		}
+		if !d.work() && len(d.out.frames) == 0 {
+			return 0, 0, false
+		}
 	}
-	return i, n
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/mem"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -60,6 +61,29 @@ func (b backend) FetchAdd(addr, add uint64) (uint64, error) {
 	return b.update(addr, func(old uint64) uint64 { return old + add })
 }
 
+// memoryTable has what is registered.
+type memoryTable struct {
+	in      inside
+	ddr     backend
+	keys    *mr.Table // nil until something is registered
+	regions map[uint32]*region
+}
+
+// table returns the table of regions, which is made when first asked for: it has a slot for
+// each of the upper 16 bits of a key.
+func (d *memoryTable) table() *mr.Table {
+	if d.keys == nil {
+		t, err := mr.New(mr.Config{ChosenKeys: true})
+		if err != nil {
+			panic(err) // the default size is possible
+		}
+		d.keys = t
+	}
+	return d.keys
+}
+
+func (d *memoryTable) memory() mem.Memory { return memory{d.table(), d} }
+
 // region is what an element of block mr stands for: a region or a window.
 type region struct {
 	region *mr.Region
@@ -73,7 +97,7 @@ type region struct {
 // memory is what queue pairs see. It shows in the registers what work requests change.
 type memory struct {
 	*mr.Table
-	d *dataPath
+	d *memoryTable
 }
 
 var _ mem.Memory = memory{}
@@ -114,7 +138,7 @@ func (m memory) ended(key uint32, f mem.Fault) mem.Fault {
 }
 
 // releaseWindows unbinds the windows of a queue pair.
-func (d *dataPath) releaseWindows(qpn uint32) {
+func (d *memoryTable) releaseWindows(qpn uint32) {
 	d.table().ReleaseQP(qpn)
 	for i, r := range d.regions {
 		if r.window != nil && r.qpn == qpn {
@@ -125,7 +149,7 @@ func (d *dataPath) releaseWindows(qpn uint32) {
 }
 
 // showRegion writes the register state of an element of block mr.
-func (d *dataPath) showRegion(i uint32, usable, invalid bool) {
+func (d *memoryTable) showRegion(i uint32, usable, invalid bool) {
 	v := regs.MrState(0).WithUsable(usable).WithInvalid(invalid)
 	d.in.W32(regs.MrBase+uint64(i)*regs.MrStride+regs.MrStateOffset, uint32(v))
 }
@@ -197,21 +221,23 @@ func (d *dataPath) register(i uint32, c regs.MrControl) *region {
 			break
 		}
 		s := mr.Spec{PD: r.pd, Key: key, Access: rightsOf(c), Pages: pages, VA: e.Va(), Invalidatable: c.Invalidatable()}
-		var f *distribution
+		var f engine.Distribution
 		if c.Kind() == regs.MrKindDistribution {
-			if f, err = d.newDistribution(e, c); err != nil {
+			if r.group = d.groups[c.Group()]; r.group == nil {
+				err = errNoGroup
 				break
 			}
-			s.Arrived = func(a mem.Arrival, offset uint64) { d.arrived(f, a, offset) }
+			s.Arrived = f.Arrived
 		}
 		if c.Kind() == regs.MrKindTaskQueue {
 			if r.tasks, err = d.newTaskQueue(i, e, c); err != nil {
 				break
 			}
 		}
-		if r.region, err = d.table().Register(s); err == nil && f != nil {
-			r.group = f.group
-			r.group.regions++
+		if r.region, err = d.table().Register(s); err == nil && r.group != nil {
+			if err = d.distribute(&f, r); err != nil {
+				_ = r.region.Deregister() // nothing uses it yet
+			}
 		}
 	}
 	if err != nil {
@@ -238,7 +264,7 @@ func rightsOf(c regs.MrControl) (a verbs.Access) {
 
 // pages reads the entries of the MTT that a region names, or returns nil if they do not exist
 // or lie outside of the DDR.
-func (d *dataPath) pages(e regs.Mr) *mr.Pages {
+func (d *memoryTable) pages(e regs.Mr) *mr.Pages {
 	shift := e.Pages().PageShift()
 	first, length := uint64(e.FirstByte()), e.Length()
 	if shift < 12 || shift > 30 || length > hwoffload.DDRBytes { // package mr checks the rest
@@ -258,6 +284,6 @@ func (d *dataPath) pages(e regs.Mr) *mr.Pages {
 
 // openPD has the table know a protection domain, whose number the driver chose; closePD has it
 // forget one that nothing uses.
-func (d *dataPath) openPD(pd uint32) { d.table().OpenPD(pd) }
+func (d *memoryTable) openPD(pd uint32) { d.table().OpenPD(pd) }
 
-func (d *dataPath) closePD(pd uint32) { _ = d.table().FreePD(pd) } // ErrBusy: it is in use
+func (d *memoryTable) closePD(pd uint32) { _ = d.table().FreePD(pd) } // ErrBusy: it is in use

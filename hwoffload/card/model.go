@@ -185,8 +185,8 @@ func (m *Model) read(addr uint64) uint32 {
 	switch {
 	case addr == regs.CallsBase+regs.CallsNowNsOffset:
 		m.tick()
-	case m.data.credits != nil && addr >= regs.PrecreditBase && addr < regs.PrecreditBase+regs.PrecreditStride:
-		m.data.credits.show()
+	default:
+		m.data.refresh(addr)
 	}
 	return m.value(addr, w)
 }

@@ -6,7 +6,7 @@ import "github.com/softroce/softroce-xdp/rocev2/verbs"
 
 // sendQueue has the outstanding work requests of a queue pair. It is the completion queue that
 // package qp sees: completions of the driver's work requests go on to the driver's queue, and
-// those of the card itself (distribution) do not.
+// those of the card itself (task queues) do not.
 type sendQueue struct {
 	cq   *completionQueue // completion queue of the driver
 	sent []posted         // outstanding requests by number modulo its length, which is the most that are outstanding
@@ -33,24 +33,28 @@ func (q *recvQueue) Complete(c verbs.Completion) {
 type posted struct {
 	id    uint64
 	ended func(id uint64, s verbs.Status) // callback of a request that the card itself has posted, else nil
+	to    *handle                         // address handle, or nil
 }
 
 // post posts a work request. ended is nil for one of the driver.
 func (x *queuePair) post(wr *verbs.SendWR, ended func(id uint64, s verbs.Status)) error {
-	q := &x.send
+	q, d := &x.send, x.d
 	if x.q.SendQueued() >= len(q.sent) {
 		return verbs.ErrQueueFull
 	}
 	p := &q.sent[q.next%uint64(len(q.sent))]
-	*p = posted{wr.ID, ended}
+	to, _ := wr.AH.(*handle)
+	if to != nil {
+		to.uses++
+	}
+	d.endUse(p.to)
+	*p = posted{wr.ID, ended, to}
 	id := wr.ID
 	wr.ID = q.next
 	q.next++ // before PostSend, which completes it at once in ERR
-	err := x.q.PostSend(wr)
+	err := d.core.Send(&x.q, wr)
 	if err != nil {
 		q.next--
-	} else if x.credit != nil {
-		q.cq.d.credits.onPosted(x, wr)
 	}
 	wr.ID = id
 	return err

@@ -8,10 +8,69 @@ import (
 
 	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 )
 
-// creditView is what the registers of block precredit show.
-type creditView struct {
+// Block precredit (S5). The engine has pre-credit with the nodes that understand it, while control.enable is set.
+
+// control is pre-credit as the registers have it.
+type control struct {
+	d        *dataPath
+	endpoint *precredit.Endpoint // nil: it is off
+	epoch    uint32              // number of the next account, if endpoint was set before
+	used     bool
+	shown    controlView
+}
+
+// set starts or ends pre-credit when enable changes.
+func (c *control) set(was, now regs.PrecreditControl) {
+	if was.Enable() == now.Enable() {
+		return
+	}
+	if c.endpoint != nil {
+		c.end()
+	}
+	if now.Enable() {
+		c.start()
+	}
+	signal(c.d.m.wake)
+}
+
+// start starts pre-credit if the parameters are within their ranges.
+func (c *control) start() {
+	r, s, ok := readParams(regs.PrecreditOf(c.d.in))
+	if !ok || r.Validate() != nil || s.Validate() != nil {
+		return
+	}
+	epoch := regs.PrecreditOf(c.d.in).Epoch()
+	if c.used && int32(epoch-c.epoch) < 0 {
+		epoch = c.epoch
+	}
+	c.used = true
+	c.d.renewRoutes()
+	c.endpoint = c.d.core.UsePreCredit(engine.PreCredit{Receiver: &r, Sender: s, FirstEpoch: epoch})
+	c.shown = controlView{stale: true, changes: c.d.m.values[regs.PrecreditBase+regs.PrecreditListChangesOffset]}
+	c.d.entriesStale = true
+	c.showActive(true)
+}
+
+// end ends it. Frames of the last messages wait to be sent.
+func (c *control) end() {
+	c.d.core.EndPreCredit()
+	c.shown.stale = true
+	c.show()
+	c.shown = controlView{changes: c.shown.changes + 1}
+	c.showList()
+	c.epoch = c.endpoint.Receiver.Epoch()
+	c.endpoint = nil
+	for _, e := range c.d.entries {
+		e.ahead = 0
+	}
+	c.showActive(false)
+}
+
+// controlView is what the registers of block precredit show.
+type controlView struct {
 	stale             bool
 	list              []precredit.Entry
 	free, outstanding uint32
@@ -19,9 +78,9 @@ type creditView struct {
 	changes           uint32 // counter of changes of the other registers
 }
 
-// readCreditParams reads the parameters of block precredit. ok is false if a time is beyond 63
+// readParams reads the parameters of block precredit. ok is false if a time is beyond 63
 // bits.
-func readCreditParams(e regs.Precredit) (r precredit.Params, s precredit.SenderParams, ok bool) {
+func readParams(e regs.Precredit) (r precredit.Params, s precredit.SenderParams, ok bool) {
 	ok = true
 	ns := func(v uint64) int64 {
 		ok = ok && v <= math.MaxInt64
@@ -38,13 +97,13 @@ func readCreditParams(e regs.Precredit) (r precredit.Params, s precredit.SenderP
 	return r, s, ok
 }
 
-// showCreditState writes status.
-func (d *dataPath) showCreditState(active bool) {
-	d.in.W32(regs.PrecreditBase+regs.PrecreditStatusOffset, uint32(regs.PrecreditStatus(0).WithActive(active)))
+// showActive writes status.
+func (c *control) showActive(active bool) {
+	c.d.in.W32(regs.PrecreditBase+regs.PrecreditStatusOffset, uint32(regs.PrecreditStatus(0).WithActive(active)))
 }
 
 // show brings list and counters up to date. It is called when a register of the block is read.
-func (c *credits) show() {
+func (c *control) show() {
 	first := c.d.m.values[regs.PrecreditBase+regs.PrecreditListFirstOffset] // its reset value is 0
 	if !c.shown.stale && first == c.shown.first {
 		return
@@ -52,7 +111,7 @@ func (c *credits) show() {
 	c.shown.stale = false
 	c.showCounters()
 	s := &c.shown
-	r := c.end.Receiver
+	r := c.endpoint.Receiver
 	list, free, outstanding := r.List(nil), r.Free(), r.Outstanding()
 	if free != s.free || outstanding != s.outstanding || !slices.Equal(list, s.list) {
 		s.free, s.outstanding, s.list = free, outstanding, list
@@ -65,7 +124,7 @@ func (c *credits) show() {
 }
 
 // showList writes the list from list_first on.
-func (c *credits) showList() {
+func (c *control) showList() {
 	const at = regs.PrecreditBase
 	list := c.shown.list
 	c.d.in.W32(at+regs.PrecreditListChangesOffset, c.shown.changes)
@@ -85,9 +144,9 @@ func (c *credits) showList() {
 }
 
 // showCounters writes the counters.
-func (c *credits) showCounters() {
+func (c *control) showCounters() {
 	const at = regs.PrecreditBase
-	s, flows, count := c.end.Receiver.Stats(), c.end.SenderStats(), &c.end.Counts
+	s, flows, count := c.endpoint.Receiver.Stats(), c.endpoint.SenderStats(), &c.endpoint.Counts
 	for _, r := range [...]struct{ offset, value uint64 }{
 		{regs.PrecreditFlowsShareOffset, s.Flows[precredit.RuleShare]},
 		{regs.PrecreditFlowsFreeOffset, s.Flows[precredit.RuleFree]},

@@ -34,7 +34,7 @@ func TestCreditRegisters(t *testing.T) {
 		now, longest := int64(1), 0
 		rng := rand.New(rand.NewPCG(uint64(nodes), 1))
 		for range 3000 {
-			r := m.data.credits.end.Receiver
+			r := m.data.control.endpoint.Receiver
 			now += rng.Int64N(step)
 			id := precredit.SenderID(1 + rng.Uint32N(nodes))
 			switch rng.IntN(8) {
@@ -54,7 +54,7 @@ func TestCreditRegisters(t *testing.T) {
 				}
 				r.Return(now, to, precredit.Return{Epoch: g.Epoch, Limit: g.Limit, Seq: g.Seq})
 			}
-			m.data.credits.step(qp.Time(now))
+			m.Expire(qp.Time(now))
 			got, err := driver.ReadSenders(c)
 			if err != nil {
 				t.Fatal(err)
@@ -85,7 +85,7 @@ func TestCreditEnable(t *testing.T) {
 	}
 	e := regs.PrecreditOf(c)
 	e.SetControl(regs.PrecreditControl(0).WithEnable(true))
-	if e.Status().Active() || m.data.credits != nil {
+	if e.Status().Active() || m.data.control.endpoint != nil {
 		t.Error("active with the parameters after reset")
 	}
 	config := driver.PlanPreCredit(10e9, 10_000, 100_000, 1000)
@@ -111,19 +111,19 @@ func TestCreditEnable(t *testing.T) {
 	if !e.Status().Active() || e.FreeBytes() != 100_000 {
 		t.Errorf("status %v, %d bytes free", e.Status(), e.FreeBytes())
 	}
-	m.data.credits.end.Receiver.NewFlow(1, 9)
-	epoch := m.data.credits.end.Receiver.Epoch()
+	m.data.control.endpoint.Receiver.NewFlow(1, 9)
+	epoch := m.data.control.endpoint.Receiver.Epoch()
 	if err := driver.EnablePreCredit(c, config, 5); err != nil { // the driver has forgotten that it used 5
 		t.Fatal(err)
 	}
-	if got := m.data.credits.end.Receiver.Epoch(); got != epoch || epoch == 5 {
+	if got := m.data.control.endpoint.Receiver.Epoch(); got != epoch || epoch == 5 {
 		t.Errorf("accounts begin at %d again, want %d", got, epoch)
 	}
 	if err := driver.DisablePreCredit(c); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, FrameLen)
-	if _, _, ok := m.NextFrame(1, buf); ok || m.data.credits != nil {
-		t.Errorf("a frame %v, pre-credit %v after it was disabled", ok, m.data.credits)
+	if _, _, ok := m.NextFrame(1, buf); ok || m.data.control.endpoint != nil {
+		t.Errorf("a frame %v, pre-credit %v after it was disabled", ok, m.data.control.endpoint)
 	}
 }

@@ -101,6 +101,9 @@ func (c *completionQueue) Complete(w verbs.Completion) {
 		c.d.raise(regs.InterruptsCauses(0).WithCqOverrun(true))
 		return
 	}
+	if w.Status != verbs.StatusSuccess {
+		c.d.core.ShowFailure(w.QPN) // who sees the completion finds the queue pair in the state of the failure
+	}
 	var b [wqe.CqeBytes]byte
 	wqe.EncodeCompletion(b[:], &w)
 	pass := uint32(c.ring.producer) / c.ring.entries

@@ -22,6 +22,7 @@ const (
 	noSample    = math.MaxInt64  // a window without a sample
 	maxRTT      = 10_000_000_000 // ns; an echo with a larger RTT is ignored
 	capStamp    = 1              // the peer understands the option: SR_CAP_STAMP of bpf/lib/abi.h
+	capControl  = 4              // the peer understands control packets: SR_CAP_CREDIT of bpf/lib/abi.h
 	nakSequence = 0x60           // AETH syndrome: PSN sequence error, a packet before this one is missing
 	maxEchoAge  = 1_000_000_000  // ns by which an echo may be older than the latest; an older one is after a clock step
 )

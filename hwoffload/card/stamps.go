@@ -7,6 +7,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
@@ -18,7 +19,7 @@ import (
 const echoMaxAge = 1_000_000_000
 
 // time is the time of the card's clock: that of NewAt, or else that of the frames.
-func (d *dataPath) time(now qp.Time) uint64 {
+func (d *network) time(now qp.Time) uint64 {
 	if d.m.clock != nil {
 		return d.m.now()
 	}
@@ -26,7 +27,7 @@ func (d *dataPath) time(now qp.Time) uint64 {
 }
 
 // nodeOf returns the number of the node with the source address of a packet, or 0.
-func (d *dataPath) nodeOf(p *rocev2.Packet) int {
+func (d *network) nodeOf(p *rocev2.Packet) int {
 	if d.nodes == nil {
 		d.readNodes()
 	}
@@ -34,7 +35,7 @@ func (d *dataPath) nodeOf(p *rocev2.Packet) int {
 }
 
 // readNodes reads block nodes, which the driver has changed.
-func (d *dataPath) readNodes() {
+func (d *network) readNodes() {
 	d.nodes = map[netip.Addr]int{}
 	n := regs.NodesOf(d.in)
 	for i := range regs.NodesNodeCount {
@@ -44,18 +45,13 @@ func (d *dataPath) readNodes() {
 	}
 }
 
-// seen is what measure has found out of a packet.
-type seen struct {
-	node     int // source of the packet, 0 = none that is known
-	accepted bool
-	stamp    rocev2.Stamp
-	rtt      int64 // measured by its echo, ns; 0 = none
-}
-
-// measure updates the entry of the source of a packet.
-func (d *dataPath) measure(p *rocev2.Packet, now qp.Time) (of seen) {
-	if of.node = d.nodeOf(p); of.node == 0 {
-		return of
+// measure updates the entry of the source of a packet, and returns what the engine needs of that. The engine judges no
+// packet by its token but control packets.
+func (d *network) measure(p *rocev2.Packet, now qp.Time) engine.Meta {
+	m := engine.Meta{Proven: p.BTH().DestQP() != rocev2.ControlQPN}
+	node := d.nodeOf(p)
+	if node == 0 {
+		return m
 	}
 	in := Packet{Bytes: uint64(p.IPLen()), CE: p.CE()}
 	if s, err := p.Stamp(); err == nil {
@@ -67,37 +63,10 @@ func (d *dataPath) measure(p *rocev2.Packet, now qp.Time) (of seen) {
 		in.Feedback, in.Syndrome = true, uint8(p.AETH().Syndrome())
 	}
 	in.Feedback = in.Feedback || p.Opcode() == rocev2.OpSACK
-	of.stamp = in.Stamp
-	of.accepted, of.rtt = d.m.receive(of.node, &in, d.time(now))
-	return of
-}
-
-// stampFor counts a packet to a node and returns the option that it leaves with, or nil: the peer
-// does not understand it, or it does not fit the port's MTU. size is the IP length without it.
-func (d *dataPath) stampFor(node uint32, size, mtu int, now qp.Time) *rocev2.Stamp {
-	if node == 0 || node > regs.DestCount {
-		return nil
+	accepted, rtt := d.m.receive(node, &in, d.time(now))
+	if accepted {
+		m.Proven, m.RTT = true, qp.Time(rtt)
+		m.Flags, m.Credit, m.CreditSeq = in.Stamp.Flags, in.Stamp.Credit, in.Stamp.CreditSeq
 	}
-	e := regs.DestOf(d.in, int(node)-1)
-	at := d.time(now)
-	e.SetTxPackets(e.TxPackets() + 1)
-	e.SetTxBytes(e.TxBytes() + uint64(size))
-	e.SetLastTxNs(at)
-	e.SetQueuedWord(e.QueuedWord().WithQueued(1))
-	if e.CapsWord().Caps()&capStamp == 0 || size+rocev2.StampLen > mtu {
-		e.SetTxUnstamped(e.TxUnstamped() + 1)
-		return nil
-	}
-	d.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: e.TxToken(), T1: at}
-	t1, inTx := e.PeerT1Ns(), uint64(e.InTxNs())
-	if e.EchoGuard() == ^(t1^inTx) && diff48(at, t1+inTx) < echoMaxAge {
-		d.stamp.Flags |= rocev2.StampEcho
-		d.stamp.EchoT1, d.stamp.EchoT2 = t1, t1+inTx
-	}
-	if e.QueuedWord().CePending() != 0 {
-		e.SetQueuedWord(e.QueuedWord().WithCePending(0))
-		d.stamp.Flags |= rocev2.StampCE
-	}
-	e.SetWinDueWord(e.WinDueWord().WithWinDue(1))
-	return &d.stamp
+	return m
 }

@@ -38,6 +38,8 @@ type taskQueue struct {
 	closing   bool // the driver has cleared valid
 }
 
+var errNoPair = errors.New("the queue pair was reset")
+
 var errTaskQueue = errors.New("a task queue needs cores, a queue pair of RC without receives, and memory of its own for descriptors")
 
 // newTaskQueue returns the task queue of a region that the driver registers.
@@ -138,7 +140,6 @@ func (t *taskQueue) PostSend(wr *verbs.SendWR) (err error) {
 		}
 		sent := func(id uint64, s verbs.Status) { t.complete(verbs.Completion{WRID: id, QPN: t.x.num, Status: s}) }
 		err = t.x.post(wr, sent)
-		d.touch(t.x)
 		signal(d.m.wake)
 	})
 	return err
@@ -151,8 +152,7 @@ func (t *taskQueue) PostRecv(wr *verbs.RecvWR) (err error) {
 			err = errNoPair
 			return
 		}
-		err = t.x.q.PostRecv(wr)
-		d.touch(t.x)
+		err = d.core.Recv(&t.x.q, wr)
 		signal(d.m.wake)
 	})
 	return err

@@ -5,6 +5,7 @@ package driver_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
@@ -79,6 +80,23 @@ func (s *star) send(id uint64, off, n int) []byte {
 func (s *star) report(id uint64) mr.Report {
 	s.t.Helper()
 	s.origin.completes(verbs.Completion{WRID: id, Op: verbs.OpRecv, Bytes: mr.ReportLen})
+	return s.readReport()
+}
+
+// completesWithReport waits for a message and its report. Where the ACK of the message is lost, the report is there before it.
+func (s *star) completesWithReport(id uint64) mr.Report {
+	s.t.Helper()
+	got, qpn := s.origin.poll(2), s.origin.qp.QPN()
+	for _, want := range []verbs.Completion{{WRID: id, QPN: qpn, Op: verbs.OpWrite}, {WRID: id, QPN: qpn, Op: verbs.OpRecv, Bytes: mr.ReportLen}} {
+		if !slices.Contains(got, want) {
+			s.t.Errorf("completions %+v, want %+v among them", got, want)
+		}
+	}
+	return s.readReport()
+}
+
+func (s *star) readReport() mr.Report {
+	s.t.Helper()
 	r, err := mr.ParseReport(s.origin.read(reportOff, mr.ReportLen))
 	if err != nil {
 		s.t.Fatal(err)
@@ -115,6 +133,25 @@ func TestDistribution(t *testing.T) {
 	}
 	if err := errors.Join(s.region.Deregister(), s.group.Free()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A queue pair of the group that was reset and connected again gets messages again.
+func TestDistributionAfterReset(t *testing.T) {
+	s := newStar(t, 1)
+	for _, e := range []*endpoint{s.to[1], s.at[1]} {
+		if err := e.qp.Modify(verbs.Attr{State: verbs.StateReset}, verbs.MaskState); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.join(s.to[1], s.at[1], 0, rocev2.PMTU1024)
+	data := s.send(1, 100, 5000)
+	s.origin.completes(verbs.Completion{WRID: 1, Op: verbs.OpWrite})
+	if r := s.report(1); !r.Delivered() {
+		t.Errorf("report %+v", r)
+	}
+	for _, e := range s.at {
+		e.wants(100, data, "a destination")
 	}
 }
 
@@ -171,8 +208,7 @@ func TestDistributionInCompany(t *testing.T) {
 			}
 			e.post(wr)
 		}
-		s.origin.completes(verbs.Completion{WRID: id, Op: verbs.OpWrite})
-		if r := s.report(id); r.Message != uint32(id-1) || !r.Delivered() {
+		if r := s.completesWithReport(id); r.Message != uint32(id-1) || !r.Delivered() {
 			t.Errorf("report %+v of message %d", r, id-1)
 		}
 		for i, e := range s.at {

@@ -130,6 +130,9 @@ const maxDeferred = 64
 func (e *Core) Run(backlog bool) (n int) {
 	e.timers.advance(e.now, backlog)
 	e.dests.timers.Advance(int64(e.now), e.dests.onTimer)
+	if len(e.dests.waiting) > 0 {
+		e.dests.releaseEntries()
+	}
 	e.resume()
 	e.tx.flushDirty()
 	if len(e.mads.queue) > 0 {
@@ -170,6 +173,9 @@ func (e *Core) Deadline(now, latest qp.Time) qp.Time {
 		if at != 0 {
 			next = min(next, qp.Time(at))
 		}
+	}
+	for _, d := range e.dests.waiting {
+		next = min(next, d.waitsUntil)
 	}
 	for _, r := range e.dests.rails {
 		if len(r.syncQueue) > 0 {

@@ -17,16 +17,25 @@ import (
 // opened behind the ICRC check, before anything acts on it, in frame. A plain queue pair pays one comparison of
 // egress.crypt with nil.
 
-// cryptCounters count packets of encrypted queue pairs, and those that look like such packets.
-type cryptCounters struct {
-	sealed, opened                           uint64
-	forged, replay, old, epoch, malformed    uint64
-	plainRefused, sealedRefused, txExhausted uint64
+// CryptCounters count packets of encrypted queue pairs, and those that look like such packets.
+type CryptCounters struct {
+	Sealed, Opened                        uint64 // packets sent, and packets whose tag was right
+	Refused                               uint64 // encrypted packets that were dropped, of all kinds that follow
+	forged, replay, old, epoch, malformed uint64
+	Plain                                 uint64 // plain packets to an encrypted queue pair, dropped
+	sealedRefused, txExhausted            uint64
+}
+
+// keys are those of an encrypted queue pair.
+type keys struct {
+	*seal.End
+	count *CryptCounters
 }
 
 // SetKeys has a queue pair of RC or UC, in RESET or INIT, take and send encrypted packets only. It ends with RESET. The
-// path must have room for seal.Overhead bytes more in each packet, which Modify checks.
-func (x *QP) SetKeys(c *seal.End) error {
+// path must have room for seal.Overhead bytes more in each packet, which Modify checks. count: counters of the queue pair.
+// nil: those of the core.
+func (x *QP) SetKeys(c *seal.End, count *CryptCounters) error {
 	switch s := x.q.State(); {
 	case x.dead:
 		return ErrQPRemoved
@@ -37,9 +46,15 @@ func (x *QP) SetKeys(c *seal.End) error {
 	case x.q.Attr().PKey != 0:
 		return fmt.Errorf("nic: the P_Key of an encrypted queue pair is %#x: set no other", seal.PKey)
 	}
-	x.crypt, x.pkey = c, seal.PKey
+	if count == nil {
+		count = &x.core.count.crypt
+	}
+	x.crypt, x.pkey = &keys{c, count}, seal.PKey
 	return nil
 }
+
+// DropKeys takes SetKeys back, before the queue pair has left INIT.
+func (x *QP) DropKeys() { x.crypt, x.pkey = nil, rocev2.DefaultPKey }
 
 // checkCrypt judges attributes by what encryption needs: the P_Key, which marks encrypted packets, and
 // room for what sealing adds.
@@ -90,19 +105,19 @@ func (t *transmitter) fill(g *egress, o *qp.Outbound, datagram, place []byte) bo
 		return false
 	}
 	if p.Err() != nil {
-		t.e.count.crypt.txExhausted++
+		g.crypt.count.txExhausted++
 		return false
 	}
-	t.e.count.crypt.sealed++
+	g.crypt.count.Sealed++
 	return true
 }
 
 // open opens a packet for an encrypted queue pair. False: it is refused and counted.
 func (r *receiver) open(x *QP, p *rocev2.Packet) bool {
-	c := &r.e.count.crypt
+	c := x.crypt.count
 	switch err := x.crypt.Opener.OpenPacket(int64(r.e.now), p); err {
 	case nil:
-		c.opened++
+		c.Opened++
 		return true
 	case seal.ErrReplay:
 		c.replay++
@@ -115,6 +130,7 @@ func (r *receiver) open(x *QP, p *rocev2.Packet) bool {
 	default:
 		c.malformed++
 	}
+	c.Refused++
 	return false
 }
 
@@ -125,7 +141,7 @@ func (c *Counters) wrongPKey(h rocev2.BTH, x *QP) {
 	case x.crypt != nil && !seal.Sealable(h.Opcode()):
 		x.q.Config().Count.Ignored++
 	case x.crypt != nil:
-		c.crypt.plainRefused++
+		x.crypt.count.Plain++
 	case h.PKey() == seal.PKey:
 		c.crypt.sealedRefused++
 	default:
@@ -134,17 +150,17 @@ func (c *Counters) wrongPKey(h rocev2.BTH, x *QP) {
 }
 
 // list names the counters.
-func (c *cryptCounters) list() []verbs.Counter {
+func (c *CryptCounters) list() []verbs.Counter {
 	return []verbs.Counter{
-		{Name: "tx_encrypted", Value: c.sealed, Text: "packets encrypted and sent"},
+		{Name: "tx_encrypted", Value: c.Sealed, Text: "packets encrypted and sent"},
 		{Name: "tx_keys_exhausted", Value: c.txExhausted, Text: "packets dropped because the keys of their queue pair are used up"},
-		{Name: "rx_decrypted", Value: c.opened, Text: "encrypted packets whose tag was right"},
+		{Name: "rx_decrypted", Value: c.Opened, Text: "encrypted packets whose tag was right"},
 		{Name: "rx_crypt_forged", Value: c.forged, Text: "encrypted packets with a wrong tag, dropped"},
 		{Name: "rx_crypt_replay", Value: c.replay, Text: "encrypted packets received before, dropped"},
 		{Name: "rx_crypt_old", Value: c.old, Text: "encrypted packets older than the replay window, dropped"},
 		{Name: "rx_crypt_epoch", Value: c.epoch, Text: "encrypted packets of a key that is not in use, dropped"},
 		{Name: "rx_crypt_malformed", Value: c.malformed, Text: "encrypted packets too short for a tag, or with a pad that is not zero, dropped"},
-		{Name: "rx_crypt_plain", Value: c.plainRefused, Text: "plain packets to an encrypted queue pair, dropped"},
+		{Name: "rx_crypt_plain", Value: c.Plain, Text: "plain packets to an encrypted queue pair, dropped"},
 		{Name: "rx_crypt_unexpected", Value: c.sealedRefused, Text: "encrypted packets to a plain queue pair, dropped"},
 	}
 }

@@ -30,15 +30,15 @@ func TestReplayAcrossEpochsIsRefused(t *testing.T) {
 			t.Fatalf("%d epochs", len(epochs))
 		}
 		s.fill(1) // a packet that is accepted would write the old data
-		var sum cryptCounters
+		var sum CryptCounters
 		for i, frame := range slices.Clone(s.captured) {
 			c, changed := s.deliverAgain(frame)
-			if changed || c.opened != 0 || c.replay+c.old+c.epoch != 1 {
+			if changed || c.Opened != 0 || c.replay+c.old+c.epoch != 1 {
 				t.Fatalf("packet %d: memory changed %v, %+v", i, changed, c)
 			}
 			sum.replay += c.replay
 			sum.epoch += c.epoch
-			if c, changed := s.deliverAgain(s.reflected(frame)); changed || c.opened != 0 || c.forged+c.replay+c.old+c.epoch != 1 {
+			if c, changed := s.deliverAgain(s.reflected(frame)); changed || c.Opened != 0 || c.forged+c.replay+c.old+c.epoch != 1 {
 				t.Fatalf("packet %d, reflected: memory changed %v, %+v", i, changed, c)
 			}
 		}

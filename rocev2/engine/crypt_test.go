@@ -59,7 +59,7 @@ func encryptWith(t *testing.T, x *QP, k seal.Keys, l seal.Limits) {
 	t.Helper()
 	c, err := seal.NewEnd(k, l)
 	if err == nil {
-		err = x.SetKeys(c)
+		err = x.SetKeys(c, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -151,10 +151,10 @@ func TestEncryptedOperations(t *testing.T) {
 					t.Errorf("%v, loss %v: the data differs", op, loss)
 				}
 				c := s.e.count.crypt
-				if n := len(s.packets()); uint64(n) != c.sealed || loss == 0 && c.opened != c.sealed || c.opened == 0 {
+				if n := len(s.packets()); uint64(n) != c.Sealed || loss == 0 && c.Opened != c.Sealed || c.Opened == 0 {
 					t.Errorf("%v, loss %v: %d packets on the link, %+v", op, loss, n, c)
 				}
-				if refused := c.forged + c.replay + c.old + c.epoch + c.malformed + c.plainRefused + c.sealedRefused; refused != 0 {
+				if refused := c.forged + c.replay + c.old + c.epoch + c.malformed + c.Plain + c.sealedRefused; refused != 0 {
 					t.Errorf("%v, loss %v: %+v", op, loss, c)
 				}
 				again, epochs := s.e.qpCount.SentAgain, s.x.crypt.Opener.Epoch()+s.y.crypt.Opener.Epoch()
@@ -239,8 +239,8 @@ func TestEncryptedMemoryIsGone(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "Status:"+verbs.StatusLocalQPOperation.String()) {
 			t.Errorf("the WRITE: %v", err)
 		}
-		if len(s.captured) != 0 || s.e.count.crypt.sealed != 0 {
-			t.Errorf("%d packets have left, %d are counted", len(s.captured), s.e.count.crypt.sealed)
+		if len(s.captured) != 0 || s.e.count.crypt.Sealed != 0 {
+			t.Errorf("%d packets have left, %d are counted", len(s.captured), s.e.count.crypt.Sealed)
 		}
 		if err := r.Deregister(); err != nil {
 			t.Error(err)
@@ -249,10 +249,10 @@ func TestEncryptedMemoryIsGone(t *testing.T) {
 }
 
 // deliverAgain gives a frame to the engine and returns what it counts, and whether memory has changed.
-func (s *secret) deliverAgain(frame []byte) (cryptCounters, bool) {
+func (s *secret) deliverAgain(frame []byte) (CryptCounters, bool) {
 	before := slices.Clone(s.mem)
 	was := s.e.count.crypt
-	s.e.count.crypt = cryptCounters{}
+	s.e.count.crypt = CryptCounters{}
 	s.e.rx.frame(slices.Clone(frame), Meta{}, true)
 	c := s.e.count.crypt
 	s.e.count.crypt = was
@@ -290,15 +290,15 @@ func TestEveryFlippedBitIsRefused(t *testing.T) {
 				b[i] ^= 1 << bit
 				unknown, malformed := s.e.count.rxUnknownQPN, s.e.count.rxMalformed
 				c, changed := s.deliverAgain(b)
-				refused := c.forged + c.replay + c.old + c.epoch + c.malformed + c.plainRefused +
+				refused := c.forged + c.replay + c.old + c.epoch + c.malformed + c.Plain +
 					s.e.count.rxUnknownQPN - unknown + s.e.count.rxMalformed - malformed
-				if changed || c.opened != 0 || refused != 1 {
+				if changed || c.Opened != 0 || refused != 1 {
 					t.Errorf("byte %d of the BTH or behind, bit %d: memory changed %v, %+v", i-begin, bit, changed, c)
 				}
 			}
 		}
 		frame[begin+masked] ^= 0xFF // FECN, BECN and the reserved bits that the ICRC masks too
-		if c, changed := s.deliverAgain(frame); !changed || c.opened != 1 {
+		if c, changed := s.deliverAgain(frame); !changed || c.Opened != 1 {
 			t.Errorf("with FECN and BECN set by a switch: memory changed %v, %+v", changed, c)
 		}
 	})
@@ -309,7 +309,7 @@ func TestReplayIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecret(t, verbs.RC, 0, seal.Limits{})
 		frame := s.lostWrite(500)
-		if c, changed := s.deliverAgain(frame); c.opened != 1 || !changed {
+		if c, changed := s.deliverAgain(frame); c.Opened != 1 || !changed {
 			t.Fatalf("the first time: %+v", c)
 		}
 		s.fill(1)
@@ -369,11 +369,11 @@ func TestOneEndPlain(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		encryptX     bool
-		refused      func(c *cryptCounters) uint64
+		refused      func(c *CryptCounters) uint64
 		alsoReceived int
 	}{
-		{"to a plain queue pair", true, func(c *cryptCounters) uint64 { return c.sealedRefused }, 0},
-		{"to an encrypted queue pair", false, func(c *cryptCounters) uint64 { return c.plainRefused }, 0},
+		{"to a plain queue pair", true, func(c *CryptCounters) uint64 { return c.sealedRefused }, 0},
+		{"to an encrypted queue pair", false, func(c *CryptCounters) uint64 { return c.Plain }, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &secret{loopback: newLoopback(t, 1)}
@@ -389,7 +389,7 @@ func TestOneEndPlain(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "Status:"+verbs.StatusRetryExceeded.String()) {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			if n := c.refused(&s.e.count.crypt); n < 2 || s.e.count.crypt.opened != 0 {
+			if n := c.refused(&s.e.count.crypt); n < 2 || s.e.count.crypt.Opened != 0 {
 				t.Errorf("%s: %+v", c.name, s.e.count.crypt)
 			}
 		})
@@ -407,7 +407,7 @@ func TestCNPToEncryptedQueuePair(t *testing.T) {
 		}
 		frame[12] = 8 // IPv4
 		ignored := s.e.qpCount.Ignored
-		if c, changed := s.deliverAgain(frame); changed || c != (cryptCounters{}) || s.e.qpCount.Ignored != ignored+1 {
+		if c, changed := s.deliverAgain(frame); changed || c != (CryptCounters{}) || s.e.qpCount.Ignored != ignored+1 {
 			t.Errorf("memory changed %v, %+v, %d ignored", changed, c, s.e.qpCount.Ignored-ignored)
 		}
 	})
@@ -426,7 +426,7 @@ func TestOtherKeyIsRefused(t *testing.T) {
 		if err := s.run(1, func() time.Duration { return time.Millisecond }); err == nil {
 			t.Error("the WRITE was acknowledged")
 		}
-		if c := s.e.count.crypt; c.forged < 2 || c.opened != 0 {
+		if c := s.e.count.crypt; c.forged < 2 || c.Opened != 0 {
 			t.Errorf("%+v", c)
 		}
 	})

@@ -13,8 +13,10 @@ import (
 type destinations struct {
 	e       *Core
 	rails   []*rail
-	timers  wheel[*dest] // ends of waits for pacers
-	onTimer func(*dest)  // transmitter.unblock
+	entries map[entryKey]*dest // those with an entry (entry.go)
+	waiting []*dest            // those of them that wait for their entry
+	timers  wheel[*dest]       // ends of waits for pacers
+	onTimer func(*dest)        // transmitter.unblock
 }
 
 func (s *destinations) init(rails []RailConfig) {
@@ -42,6 +44,9 @@ func (s *destinations) destinationOn(rail uint8, p *Path) *dest {
 // destinationFor is destinationOn. answers: a new one is for answers of the communication manager only.
 func (s *destinations) destinationFor(rail uint8, p *Path, answers bool) *dest {
 	to := p.Current()
+	if to.Entry != nil {
+		return s.entryDest(to)
+	}
 	addr, r := to.Dst, s.rails[rail]
 	d := r.dests[addr]
 	if d == nil {
@@ -85,7 +90,11 @@ func addressHash(a netip.Addr) uint32 {
 // no report updates any more.
 func (s *destinations) drop(d *dest) {
 	if d.refs--; d.refs == 0 {
-		delete(s.of(d).dests, d.addr)
+		if d.entry != nil {
+			s.dropEntry(d)
+		} else {
+			delete(s.of(d).dests, d.addr)
+		}
 		s.timers.Stop(&d.timer)
 		d.setRate(s.e, 0)
 		s.e.tx.unblock(d)
@@ -97,7 +106,7 @@ func (s *destinations) of(d *dest) *rail { return s.rails[d.rail] }
 
 // queueForSync has the destination reported to the data plane.
 func (s *destinations) queueForSync(d *dest) {
-	if !d.syncQueued {
+	if !d.syncQueued && d.entry == nil {
 		d.syncQueued = true
 		r := s.of(d)
 		r.syncQueue = append(r.syncQueue, d)

@@ -23,7 +23,7 @@ func pacedEngine() (e *Core, d *dest, x *QP) {
 	e.dests.rails[0].dests[d.addr] = d
 	x = queuePairAt(d)
 	x.typ = verbs.UD
-	d.consumeTokens(e, 100_000)
+	d.consumeTokens(e, 100_000, false)
 	e.tx.enqueue(&x.egress)
 	e.tx.blockOnPacer(e.tx.ready.Pop())
 	d.queued = false
@@ -177,13 +177,13 @@ func TestLagOnlyWhileDataWaits(t *testing.T) {
 		d := &dest{pacer: newBucket(10e6)}
 		x := queuePairAt(d)
 		e.tx.enqueue(&x.egress)
-		d.consumeTokens(e, 1250)
+		d.consumeTokens(e, 1250, false)
 		if idle {
 			d.dequeue()
 			e.tx.enqueue(&x.egress)
 		}
 		e.now += 24e6
-		if d.consumeTokens(e, 1250); (d.pacer.Lag() == 0) != idle {
+		if d.consumeTokens(e, 1250, false); (d.pacer.Lag() == 0) != idle {
 			t.Errorf("idle %t: lag %d", idle, d.pacer.Lag())
 		}
 	}

@@ -53,6 +53,13 @@ func (e *Core) Distribute(d *Distribution, r *mr.Region, pd uint32, g mr.Group) 
 	return nil
 }
 
+// Renew has the distribution send by a queue pair that has taken the number of one of its group, which was removed.
+func (d *Distribution) Renew(x *QP) {
+	if _, ok := d.group[x.num]; ok {
+		d.group[x.num] = x
+	}
+}
+
 // Stats returns the counters.
 func (d *Distribution) Stats() mr.DistributionStats { return d.stats }
 

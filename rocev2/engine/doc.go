@@ -58,6 +58,7 @@
 //	state.go                  what a destination consists of: what all queue pairs that send to one address share
 //	dest.go                   its beginning and end
 //	path.go                   how it is reached
+//	entry.go                  destinations whose rate and stamps the program keeps, instead of reports and replies
 //	dataplane.go, dataplane_sync.go  reports and replies
 //	counters.go               counters by the names of rxe and mlx5
 //	prefetch_amd64.go         cache lines that are loaded ahead

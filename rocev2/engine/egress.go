@@ -8,7 +8,6 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
-	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -20,7 +19,7 @@ type egress struct {
 	home    *dest            // destination at which the egress is queued to send; nil: nothing may be sent
 	drr     drrFlow[*egress] // entry in the queue of home
 	src     netip.Addr       // address of the interface that the peer sends to
-	crypt   *seal.End        // nil unless the queue pair is encrypted
+	crypt   *keys            // nil unless the queue pair is encrypted
 }
 
 // Address is where packets go. A queue pair of RC or UC has one, and each address handle of UD.
@@ -114,11 +113,12 @@ func (a *Address) srcPort(o *qp.Outbound) uint16 {
 
 // hasFrame reports whether there is memory for a packet to an address.
 func (t *transmitter) hasFrame(a *Address) bool {
-	switch to := a.current(); {
+	to := a.current()
+	switch {
 	case to.Err != nil: // send drops it: a queue pair without a route must not block others
 		return true
 	case to.Loopback:
 		return t.e.rx.loopback.count < loopbackLimit
 	}
-	return a.dest.port.Room()
+	return to.portTo(a.dest).Room()
 }

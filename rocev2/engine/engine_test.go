@@ -214,7 +214,7 @@ func TestPacedByAgentOnly(t *testing.T) {
 	e := bench(t)
 	e.dests.rails[0].config, e.now = RuntimeConfig{Paced: true}, 1e12
 	d := &dest{pacer: newBucket(1e6)}
-	if d.consumeTokens(e, 1000); d.mayLeave(e) {
+	if d.consumeTokens(e, 1000, false); d.mayLeave(e) {
 		t.Error("not paced with an agent")
 	}
 	if e.dests.rails[0].config.Paced = false; !d.mayLeave(e) {

@@ -25,7 +25,7 @@ type hooks interface {
 	// onPeer is called with the destination table's entry of a peer.
 	onPeer(d *dest, reply *DestSync)
 	// onControl is called with a packet to rocev2.ControlQPN.
-	onControl(p rocev2.Packet)
+	onControl(p rocev2.Packet, m Meta)
 	// next sends up to n packets before the queues of destinations are served, and returns
 	// how many, or 1 if it has not come to the end of what may be sent.
 	next(n int) int
@@ -68,7 +68,7 @@ var _ hooks = noHooks{}
 func (noHooks) onConnect(*QP, *verbs.Attr)                        {}
 func (noHooks) onRenewed(*dest)                                   {}
 func (noHooks) onPeer(*dest, *DestSync)                           {}
-func (noHooks) onControl(rocev2.Packet)                           {}
+func (noHooks) onControl(rocev2.Packet, Meta)                     {}
 func (noHooks) next(int) int                                      { return 0 }
 func (noHooks) onSend(*QP, *dest, *qp.Outbound, bool) bool        { return false }
 func (noHooks) onIteration()                                      {}

@@ -26,7 +26,7 @@ func (r *recorder) count(name string) { r.calls[name]++ }
 func (r *recorder) onConnect(x *QP, _ *verbs.Attr) { r.count("onConnect"); x.hooked = true }
 func (r *recorder) onRenewed(*dest)                { r.count("onRenewed") }
 func (r *recorder) onPeer(*dest, *DestSync)        { r.count("onPeer") }
-func (r *recorder) onControl(rocev2.Packet)        { r.count("onControl") }
+func (r *recorder) onControl(rocev2.Packet, Meta)  { r.count("onControl") }
 func (r *recorder) next(int) int                   { r.count("next"); return 0 }
 func (r *recorder) onSend(*QP, *dest, *qp.Outbound, bool) bool {
 	r.count("onSend")

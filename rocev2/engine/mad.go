@@ -124,6 +124,6 @@ func (q *madQueue) sendOne(m *madOut) {
 	o.AH = m.to
 	o.SetPayload(m.m)
 	size, to := q.e.tx.send(&q.egress, o, false)
-	to.consumeTokens(q.e, size)
+	to.consumeTokens(q.e, size, false)
 	q.e.count.txMADs++
 }

@@ -49,6 +49,9 @@ func (e *Core) resume() {
 			d.resumes = false
 		}
 	}
+	for _, d := range e.dests.entries {
+		d.resumes = false
+	}
 }
 
 // LinkUp has all queue pairs find out whether their destinations answer, because the link of the first

@@ -20,6 +20,12 @@ type PathState struct {
 	SrcMAC, DstMAC [6]byte
 	Ether          [14]byte // the whole Ethernet header: both MACs, Ethertype, no VLAN tag
 
+	// Port sends what goes by the path. nil: one of the interface's.
+	Port Port
+	// Entry is the entry of the destination. Paths to one address with other entries lead to other destinations.
+	// nil: the core reports the destination, and takes replies. The core asks for it when the path is connected.
+	Entry Entry
+
 	MTU  int         // bytes of IP: the link's, or less if the route says so
 	PMTU rocev2.PMTU // largest that fits MTU
 
@@ -30,6 +36,14 @@ type PathState struct {
 
 // Exceeds reports whether a datagram of n bytes is longer than the path's PMTU, which is not valid without a path.
 func (s *PathState) Exceeds(n uint64) bool { return s.PMTU.Valid() && n > uint64(s.PMTU.Bytes()) }
+
+// portTo returns the port by which the path leads to a destination.
+func (s *PathState) portTo(d *dest) Port {
+	if s.Port != nil {
+		return s.Port
+	}
+	return d.port
+}
 
 // Path leads to one destination. The program follows the network and sets the state of the path, in any goroutine. A core
 // loads it for every packet.

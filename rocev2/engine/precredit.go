@@ -53,10 +53,37 @@ type PreCredit struct {
 	Epoch      *atomic.Uint32
 	// Hold is how long first data waits for a grant. 0: CreditHold.
 	Hold time.Duration
+	// Receiver and Sender are the parameters. Receiver nil: both are those of LinkRate and Frames.
+	Receiver *precredit.Params
+	Sender   precredit.SenderParams
 }
 
-// UsePreCredit turns pre-credit on, before there are queue pairs. Packets to rocev2.ControlQPN come to Frame.
-func (e *Core) UsePreCredit(p PreCredit) { e.hooks = newCredits(e, p) }
+// UsePreCredit turns pre-credit on. Packets to rocev2.ControlQPN come to Frame.
+func (e *Core) UsePreCredit(p PreCredit) *precredit.Endpoint {
+	c := newCredits(e, p)
+	e.hooks = c
+	for x := range e.qps.All() {
+		if a := x.q.Attr(); x.dest != nil && a.State != verbs.StateErr {
+			c.onConnect(x, &a)
+		}
+	}
+	return c.end
+}
+
+// EndPreCredit turns pre-credit off: what is unused at either end goes back. Frames of the messages are at the ports.
+func (e *Core) EndPreCredit() {
+	c, ok := e.hooks.(*credits)
+	if !ok {
+		return
+	}
+	for _, p := range c.end.Peers() {
+		c.turnOff(p.Port.(*creditPeer))
+		for len(p.Flows()) > 0 {
+			c.onDisconnect(p.Flows()[0].Data.(*QP))
+		}
+	}
+	e.hooks = nil
+}
 
 func newCredits(e *Core, o PreCredit) *credits {
 	link, hold := o.LinkRate, int64(o.Hold)
@@ -70,13 +97,16 @@ func newCredits(e *Core, o PreCredit) *credits {
 	// for what comes after the first round trip.
 	p := precredit.Plan(link, creditRTT, uint32(o.Frames/2*1024), 1024, 0)
 	p.DelayNs, p.RetryNs = creditDelay, creditRetry
+	sender := precredit.SenderParams{
+		LinkBps: link, RTTNs: creditRTT, BDPBytes: precredit.BDP(link, creditRTT), MaxWaitNs: creditMaxWait,
+		SmallBias: precredit.DefaultSmallBias, AgingStep: precredit.DefaultAgingStep,
+	}
+	if o.Receiver != nil {
+		p, sender = *o.Receiver, o.Sender
+	}
 	return &credits{
 		e: e, end: precredit.NewEndpoint(p, o.FirstEpoch), epochs: o.Epoch,
-		peers: map[netip.Addr]*creditPeer{}, large: o.LargeDSCP, connects: connects{hold: hold},
-		sender: precredit.SenderParams{
-			LinkBps: link, RTTNs: creditRTT, BDPBytes: precredit.BDP(link, creditRTT), MaxWaitNs: creditMaxWait,
-			SmallBias: precredit.DefaultSmallBias, AgingStep: precredit.DefaultAgingStep,
-		},
+		peers: map[netip.Addr]*creditPeer{}, large: o.LargeDSCP, connects: connects{hold: hold}, sender: sender,
 	}
 }
 
@@ -115,23 +145,26 @@ func (c *credits) onConnect(x *QP, a *verbs.Attr) {
 	d, to := x.dest, x.Path.Current()
 	packet := a.PMTU.Bytes()
 	// Without room for the stamp a packet cannot carry credit.
-	if x.typ != verbs.RC || to.Loopback || !ofEngine(a.DestQPN) || packet+rocev2.PMTUOverhead+rocev2.StampLen+x.sealRoom() > to.MTU {
+	if x.typ != verbs.RC || to.Loopback || !d.mayCredit(a.DestQPN) || packet+rocev2.PMTUOverhead+rocev2.StampLen+x.sealRoom() > to.MTU {
 		return
 	}
-	p := c.peers[d.addr]
+	p := c.peerOf(d)
 	if p == nil {
-		p = c.remember(d.addr)
+		return
 	}
 	x.credit = &creditFlow{}
 	x.credit.Data, x.credit.Packet, x.hooked = x, uint32(packet), true
-	p.dest, d.credit = d, p
+	p.dest, p.last, d.credit = d, x.Address, p
+	p.lastSrc = x.src
 	p.Connect(&x.credit.Flow)
 	if now := c.now(); p.Enabled() {
 		c.end.TakeFlows(now)
-	} else if c.knownAtConnect(p); !p.Enabled() {
+	} else if c.knownAtConnect(p); !p.Enabled() && d.entry == nil {
 		p.pollsLeft, c.pollAt = creditPolls, now
 	}
-	c.awaitGrant(x)
+	if d.entry == nil {
+		c.awaitGrant(x)
+	}
 }
 
 // pollPeers has the table asked for the peers that are not known to understand pre-credit. An
@@ -160,8 +193,10 @@ func (c *credits) onDisconnect(x *QP) {
 	}
 	p.Disconnect(f)
 	if last {
-		p.dest.credit, p.dest = nil, nil
-		c.keepIdle(c.now(), p)
+		if p.dest.credit = nil; p.dest.entry == nil {
+			c.keepIdle(c.now(), p)
+		}
+		p.dest = nil
 	}
 	x.credit, x.hooked = nil, false
 }

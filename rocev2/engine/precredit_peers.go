@@ -22,11 +22,46 @@ func (c *credits) remember(addr netip.Addr) *creditPeer {
 	for c.end.Peer(c.nextID) != nil {
 		c.nextID++
 	}
-	p := &creditPeer{c: c, addr: addr}
-	p.Peer = c.end.NewPeer(c.nextID, p, c.sender)
+	p := c.add(c.nextID, addr, false)
 	c.nextID++
+	return p
+}
+
+// add makes the record of a peer. keep: it is never forgotten.
+func (c *credits) add(id precredit.SenderID, addr netip.Addr, keep bool) *creditPeer {
+	p := &creditPeer{c: c, addr: addr, keep: keep}
+	p.Peer = c.end.NewPeer(id, p, c.sender)
 	c.peers[addr] = p
 	return p
+}
+
+// peerOf returns the record of the peer at a destination, which is made if there is none. nil: a peer of this number has
+// another destination.
+func (c *credits) peerOf(d *dest) *creditPeer {
+	if d.entry == nil {
+		if p := c.peers[d.addr]; p != nil {
+			return p
+		}
+		return c.remember(d.addr)
+	}
+	id := precredit.SenderID(d.entry.ID())
+	if peer := c.end.Peer(id); peer != nil {
+		p := peer.Port.(*creditPeer)
+		if p.addr != d.addr || p.dest != nil && p.dest != d {
+			return nil
+		}
+		return p
+	}
+	return c.add(id, d.addr, true)
+}
+
+// mayCredit reports whether the peer of a queue pair at a destination may have pre-credit: an engine, or one that has a
+// number in the program's table.
+func (d *dest) mayCredit(destQPN uint32) bool {
+	if d.entry != nil {
+		return d.entry.ID() != 0
+	}
+	return ofEngine(destQPN)
 }
 
 // keepIdle notes that the last queue pair of a peer has gone.
@@ -43,7 +78,7 @@ func (c *credits) forgetIdle(now int64) {
 	c.forgetAt = 0
 	c.end.Forget(func(peer *precredit.Peer) bool {
 		p := peer.Port.(*creditPeer)
-		if p.dest != nil {
+		if p.dest != nil || p.keep {
 			return false
 		}
 		at := p.idleAt + creditKeep

@@ -18,6 +18,12 @@ func (p *creditPeer) InFlight() (bytes uint64, busy bool) {
 
 // AheadOfRate implements precredit.Port.
 func (p *creditPeer) AheadOfRate(now int64) uint32 {
+	if e := p.dest.entry; e != nil {
+		if e.Rate() == 0 {
+			return 0
+		}
+		return precredit.BDP(e.Rate(), int64(e.Wait(p.c.e.now)))
+	}
 	pacer := &p.dest.pacer
 	if pacer.Rate() == 0 || !p.c.e.dests.rails[0].config.Paced {
 		return 0
@@ -61,7 +67,7 @@ func (p *creditPeer) SendData(now int64, f *precredit.Flow) precredit.Result {
 		return precredit.ResultNone
 	}
 	size, to := e.tx.send(&x.egress, &e.tx.out, true)
-	to.consumeTokens(e, size)
+	to.consumeTokens(e, size, true)
 	c.room--
 	e.tx.markDirty(x) // for its timer: it may not be served in the queue for long
 	return precredit.ResultSent

@@ -42,6 +42,11 @@ type creditPeer struct {
 	pollsLeft int   // remaining polls for the peer's capability
 	idleAt    int64 // beginning of the time without queue pairs; dest is nil then
 	probe     probe
+	keep      bool // the peer has an entry: it is never forgotten
+
+	// Address of the queue pair that was connected last, for control packets.
+	last    Address
+	lastSrc netip.Addr
 
 	connectState
 }

@@ -27,10 +27,24 @@ func (c *credits) onSend(x *QP, d *dest, o *qp.Outbound, ahead bool) (omitT1 boo
 	return c.omitT1(d, o.TOS, c.e.now)
 }
 
+// onControlOfEntry takes a message of a peer that has an entry, unless it is a grant to queue pairs. The program says
+// whether the message is the peer's. Returns count also without queue pairs.
+func (c *credits) onControlOfEntry(p *creditPeer, pkt *rocev2.Packet, m *Meta) (done bool) {
+	switch r := pkt.CreditReturn(); {
+	case !m.Proven || pkt.Dst() != p.lastSrc || r == nil && len(p.Flows()) == 0:
+		c.end.Counts.Ignored++
+	case r != nil:
+		p.Return(c.now(), creditwire.Return(r))
+	default:
+		return false
+	}
+	return true
+}
+
 // onReceived takes a packet of a peer. It was delivered at once: what arrives waits in no buffer
 // but the interface's. fresh: the queue pair has taken it, for the first time.
 func (c *credits) onReceived(x *QP, pkt rocev2.Packet, m Meta, inFlight uint64, fresh bool) {
-	p, now := x.dest.credit, c.now()
+	p, now, rate := x.dest.credit, c.now(), x.dest.pacer.Rate()
 	if !p.Enabled() {
 		return
 	}
@@ -39,9 +53,12 @@ func (c *credits) onReceived(x *QP, pkt rocev2.Packet, m Meta, inFlight uint64, 
 	switch info := pkt.Opcode().Info(); info.Operation {
 	case rocev2.OperationAck, rocev2.OperationAtomicAck, rocev2.OperationReadResponse:
 		rtt, _ := p.probe.answered(x, info.Operation, pkt.BTH().PSN(), c.e.now)
+		if d := p.dest; d.entry != nil {
+			rtt, rate = m.RTT, d.entry.Rate()
+		}
 		p.Answer(now, &x.credit.Flow, precredit.Answer{
 			Credit: k, HasCredit: has && info.Operation != rocev2.OperationReadResponse, RTTNs: int64(rtt),
-			InFlight: inFlight, RateBps: p.dest.pacer.Rate(),
+			InFlight: inFlight, RateBps: rate,
 		})
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly
@@ -50,8 +67,11 @@ func (c *credits) onReceived(x *QP, pkt rocev2.Packet, m Meta, inFlight uint64, 
 }
 
 // onControl takes a CREDIT_GRANT or CREDIT_RETURN.
-func (c *credits) onControl(pkt rocev2.Packet) {
+func (c *credits) onControl(pkt rocev2.Packet, m Meta) {
 	p := c.peers[pkt.Src()]
+	if p != nil && p.keep && c.onControlOfEntry(p, &pkt, &m) {
+		return
+	}
 	if p == nil || len(p.Flows()) == 0 || pkt.Dst() != p.pair().src {
 		c.keepEarly(c.now(), &pkt)
 		c.end.Counts.Ignored++
@@ -132,31 +152,33 @@ func (c *credits) flush() {
 // pair is the queue pair whose path messages to the peer take.
 func (p *creditPeer) pair() *QP { return p.Flows()[0].Data.(*QP) }
 
-// send sends o on the path of one of the peer's queue pairs. Its stamp has no
-// echo: ingress does not read one there, and an echo counts once.
+// send sends a control message, and reports whether it could be sent. One to a peer with an entry needs no queue pair.
 func (c *credits) send(p *creditPeer, o *rocev2.Datagram) bool {
-	if len(p.Flows()) == 0 {
+	if len(p.Flows()) == 0 && !p.keep {
 		return false
 	}
-	e, x := c.e, p.pair()
-	to := x.Path.Current()
-	port := p.dest.port
-	if to.Err != nil || !port.Room() {
+	e, a := c.e, &p.last
+	if !p.keep {
+		a = &p.pair().Address
+	}
+	to := a.Path.Current()
+	if to.Err != nil {
 		return false
 	}
-	token, ok := e.dests.tokenFor(p.dest, to.Src)
-	if !ok {
+	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, a.Flow.TClass, a.Flow.HopLimit, a.Flow.port
+	o.Stamp = &c.stamp
+	port := to.portTo(p.dest)
+	if to.Entry != nil {
+		c.stamp = rocev2.Stamp{}
+		if !to.Entry.Proof(e.now, &c.stamp) || o.Len(0)+rocev2.StampLen > to.MTU {
+			return false
+		}
+	} else if !c.stampControl(p.dest, to, o) || !port.Room() {
 		return false
 	}
 	frame := port.Frame()
 	if frame == nil {
 		return false
-	}
-	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, x.Flow.TClass, x.Flow.HopLimit, x.Flow.port
-	o.Stamp = &c.stamp
-	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: token, T1: uint64(int64(e.host.Clock()) + e.dests.rails[0].config.ClockOffset)}
-	if c.omitT1(p.dest, o.TOS, e.now) {
-		c.stamp.Flags = 0
 	}
 	if _, err := o.Begin(frame[etherLen:], 0); err != nil {
 		return false
@@ -164,5 +186,18 @@ func (c *credits) send(p *creditPeer, o *rocev2.Datagram) bool {
 	copy(frame, to.Ether[:])
 	port.Push(etherLen + o.Seal(frame[etherLen:]))
 	e.count.txPackets++
+	return true
+}
+
+// stampControl fills in the option of a control message. False: there is no token for it.
+func (c *credits) stampControl(d *dest, to *PathState, o *rocev2.Datagram) bool {
+	token, ok := c.e.dests.tokenFor(d, to.Src)
+	if !ok {
+		return false
+	}
+	c.stamp = rocev2.Stamp{Flags: rocev2.StampT1, Token: token, T1: uint64(int64(c.e.host.Clock()) + c.e.dests.rails[0].config.ClockOffset)}
+	if c.omitT1(d, o.TOS, c.e.now) {
+		c.stamp.Flags = 0
+	}
 	return true
 }

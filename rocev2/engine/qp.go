@@ -49,7 +49,8 @@ type QP struct {
 
 // QPConfig is what a queue pair is made with.
 type QPConfig struct {
-	// Config is that of the transport. The core chooses QPN; Count and Reorder may be nil, and SRQ is that of Shared.
+	// Config is that of the transport. QPN is the number; 0: the core
+	// chooses it, and with OutOfOrder it always does. Count and Reorder may be nil, and SRQ is that of Shared.
 	qp.Config
 	Shared *SRQ // shared receive queue, or nil
 	// OutOfOrder and Payload are those of verbs.QPInit, which CheckOutOfOrder has checked.
@@ -75,7 +76,7 @@ func (e *Core) AddQP(x *QP, c QPConfig) (err error) {
 	if c.OutOfOrder {
 		x.ooo = &oooQP{x: x, payload: c.Payload}
 	}
-	if err = e.chooseTransport(x); err != nil {
+	if err = e.chooseTransport(x, c.QPN); err != nil {
 		return fmt.Errorf("%w: %d exist", err, e.qps.Len())
 	}
 	conf := c.Config
@@ -128,6 +129,12 @@ var ErrQPRemoved = fmt.Errorf("nic: the queue pair %w", verbs.ErrDestroyed)
 
 // QPN returns the number of the queue pair.
 func (x *QP) QPN() uint32 { return x.num }
+
+// SendQueued returns the number of work requests on the send queue, RecvQueued that on its own receive queue.
+func (x *QP) SendQueued() int { return x.transport.SendQueued() }
+
+// RecvQueued is SendQueued of the receive queue.
+func (x *QP) RecvQueued() int { return x.q.RecvQueued() }
 
 // Type returns its service.
 func (x *QP) Type() verbs.QPType { return x.typ }

@@ -73,13 +73,30 @@ type qpnSlot[T any] struct {
 // Alloc allocates a number for x.
 func (t *qpnTable[T]) Alloc(x *T) (uint32, error) { return t.alloc(x, 0) }
 
+// Take gives x a number that the program has chosen. Its slot is its lowest 16 bits.
+func (t *qpnTable[T]) Take(n uint32, x *T) error {
+	t.init()
+	s := &t.slots[n&t.mask()]
+	if s.owner != nil {
+		return verbs.ErrTooMany
+	}
+	*s = qpnSlot[T]{x, n}
+	t.count++
+	return nil
+}
+
+// init makes the slots.
+func (t *qpnTable[T]) init() {
+	if t.slots == nil {
+		t.slots = make([]qpnSlot[T], maxQPNs/max(t.Shards, 1))
+	}
+}
+
 // AllocOutOfOrder allocates a number for x that isOutOfOrder recognises.
 func (t *qpnTable[T]) AllocOutOfOrder(x *T) (uint32, error) { return t.alloc(x, oooBit) }
 
 func (t *qpnTable[T]) alloc(x *T, mode uint32) (uint32, error) {
-	if t.slots == nil {
-		t.slots = make([]qpnSlot[T], maxQPNs/max(t.Shards, 1))
-	}
+	t.init()
 	if t.count == len(t.slots) {
 		return 0, verbs.ErrTooMany
 	}

@@ -2,7 +2,11 @@
 
 package engine
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/softroce/softroce-xdp/rocev2/qp"
+)
 
 // Meta is what was measured on a received frame: struct rx_meta of bpf/lib/abi.h, which ingress puts in front of it.
 type Meta struct {
@@ -14,6 +18,7 @@ type Meta struct {
 	// Credit and CreditSeq are those of the stamp, with rocev2.StampCredit.
 	Credit    uint32
 	CreditSeq uint16
+	RTT       qp.Time // round trip that the echo of the stamp has measured, ns; 0 = none, or the program measures none
 }
 
 const metaMagic = 0x53524d31 // "SRM1"

@@ -22,13 +22,23 @@ func (s *SRQ) Init(c qp.SRQConfig) { s.q = qp.NewSRQ(c) }
 
 // Recv puts a receive on the queue. It is lost if the queue is full.
 func (s *SRQ) Recv(wr *verbs.RecvWR) {
-	if s.q.PostRecv(wr) != nil {
+	if s.Post(wr) != nil {
 		s.lost++
-	} else {
-		s.taken++
 	}
 	s.publish()
 }
+
+// Post puts a receive on the queue. After an error it is not there.
+func (s *SRQ) Post(wr *verbs.RecvWR) error {
+	if err := s.q.PostRecv(wr); err != nil {
+		return err
+	}
+	s.taken++
+	return nil
+}
+
+// Len returns the number of receives on the queue.
+func (s *SRQ) Len() int { return s.q.Len() }
 
 // Refuse takes a receive that the queue cannot take. Without a completion queue that it belongs to, it is left out.
 func (s *SRQ) Refuse() {

@@ -32,6 +32,9 @@ type dest struct {
 	port Port  // one port a destination: its packets keep their order
 	refs int
 
+	entry  Entry   // nil: the destination is reported
+	waited qp.Time // time that the next packet of data has waited for the entry
+
 	drr    drrQueue[*egress] // egresses of queue pairs that may have data
 	queued bool              // the destination is in transmitter.ready or socketFull, or being served
 	link   fifoLink[*dest]
@@ -96,5 +99,5 @@ type Counters struct {
 	rxMADs, txMADs, rxBadMAD, madsDropped        uint64
 	unproven                                     [unprovenKinds]uint64
 	questions, silent                            uint64
-	crypt                                        cryptCounters
+	crypt                                        CryptCounters
 }

@@ -44,10 +44,15 @@ var (
 	_ transport = (*ooo.Transport)(nil)
 )
 
-// chooseTransport gives a new queue pair its transport, and a number that shows the peer which one it is.
-func (e *Core) chooseTransport(x *QP) (err error) {
+// chooseTransport gives a new queue pair its transport, and a number: qpn, or if that is 0, one that shows the peer
+// which transport it is.
+func (e *Core) chooseTransport(x *QP, qpn uint32) (err error) {
 	if x.ooo == nil {
 		x.transport = &x.q
+		if qpn != 0 {
+			x.num = qpn
+			return e.qps.Take(qpn, x)
+		}
 		x.num, err = e.qps.Alloc(x)
 		return err
 	}

@@ -172,7 +172,7 @@ func (t *transmitter) dispatch(d *dest, g *egress, o *qp.Outbound) {
 		x.q.RequestAck(t.e.now, o) // no other packet asks for it before its next service
 	}
 	size, to := t.send(g, o, false)
-	to.consumeTokens(t.e, size)
+	to.consumeTokens(t.e, size, false)
 	if o.Opcode == rocev2.RCReadRequest {
 		size = max(size, int(min(o.DMALen, quantum))) // its quantum is for the responses
 	}

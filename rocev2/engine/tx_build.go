@@ -33,7 +33,7 @@ func (t *transmitter) send(g *egress, o *qp.Outbound, ahead bool) (size int, d *
 	if to.Loopback {
 		frame = t.e.rx.loopback.frame()
 	} else {
-		frame = d.port.Frame()
+		frame = to.portTo(d).Frame()
 	}
 	if frame == nil {
 		return lose(&t.e.count.txNoRoom)
@@ -49,7 +49,7 @@ func (t *transmitter) send(g *egress, o *qp.Outbound, ahead bool) (size int, d *
 		t.markDirty(g.qp)
 		return 0, d
 	}
-	if o.Stamp != nil {
+	if o.Stamp != nil && d.entry == nil {
 		d.stamp(o.Stamp, uint64(int64(t.e.host.Clock())+t.e.dests.of(d).config.ClockOffset))
 		if omitT1 {
 			o.Stamp.Flags &^= rocev2.StampT1
@@ -60,13 +60,19 @@ func (t *transmitter) send(g *egress, o *qp.Outbound, ahead bool) (size int, d *
 		t.e.rx.loopback.push(etherLen + o.SealLocal(frame[etherLen:]))
 		return etherLen + plain, d
 	}
-	d.port.Push(etherLen + o.Seal(frame[etherLen:]))
+	to.portTo(d).Push(etherLen + o.Seal(frame[etherLen:]))
 	t.sent(g.qp, d, o, plain)
 	return etherLen + plain, d
 }
 
 // stampFor returns where to build the option, or nil: the packet gets none.
 func (t *transmitter) stampFor(d *dest, to *PathState, plain int) *rocev2.Stamp {
+	if d.entry != nil {
+		if t.stamp = (rocev2.Stamp{}); !d.entry.Stamp(t.e.now, plain, to.MTU, &t.stamp) {
+			return nil
+		}
+		return &t.stamp
+	}
 	if to.Loopback || !d.stamps {
 		return nil
 	}

@@ -16,12 +16,19 @@ package engine
 // bytes of frames.
 const quantum = 16 << 10
 
+// entryQuantum is that at a destination with an entry, whose rate may be far below that of a link: queue pairs that share it
+// get their parts within a few packets.
+const entryQuantum = 4 << 10
+
 // quantum is that of one queue pair.
 func (t *transmitter) quantum(x *QP) int32 {
-	if !x.hooked {
-		return quantum
+	switch {
+	case x.hooked:
+		return t.e.hooks.quantum(x)
+	case x.home != nil && x.home.entry != nil:
+		return entryQuantum
 	}
-	return t.e.hooks.quantum(x)
+	return quantum
 }
 
 // enqueue puts an egress into the queue of its destination, unless it is in it. Whether

@@ -28,7 +28,7 @@ func (x *QP) Encrypt(k seal.Keys, l seal.Limits) error {
 	if err != nil {
 		return fmt.Errorf("nic: encrypt a queue pair: %w", err)
 	}
-	if err := x.dev().do(func() error { return x.core.SetKeys(c) }); err != nil {
+	if err := x.dev().do(func() error { return x.core.SetKeys(c, nil) }); err != nil {
 		return err
 	}
 	x.dev().pairEncrypted(x)
