@@ -7,6 +7,7 @@
 //	Wire      wire.go      the clock, the events, the seed, the first failure
 //	Path      path.go      one direction between two nodes, with its faults
 //	Node      node.go      a host: an engine.Core that the events run, its port, its memory
+//	          check.go     what its core may count in a run
 //	QP        node_qp.go   a queue pair of a node, with the calls of an application
 //	Memory    memory.go    a mem.Memory that is simple rather than fast
 //	Endpoint  endpoint.go  an application on one queue pair, that knows what must

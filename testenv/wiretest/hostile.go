@@ -164,11 +164,33 @@ func (h *Hostile) Send(c Choices, d *rocev2.Datagram) {
 		p.PutICRC()
 	}
 	h.now += Microsecond
-	h.node.arrive(frame)
+	h.deliver(frame)
 	h.Run(h.now) // nothing is to happen yet but what is due
 	if h.Victim.QP.State() != verbs.StateErr {
 		h.psn = h.Victim.expected()
 	}
+}
+
+// deliver has a packet arrive at the victim, and requires that the core delivers it to the queue pair: a packet that
+// the core dropped would attack nothing.
+func (h *Hostile) deliver(frame []byte) {
+	before := h.received()
+	h.node.arrive(frame)
+	if got := h.received() - before; got != 1 {
+		h.Failf("the core delivered the packet to a queue pair %d times, want once", got)
+	}
+}
+
+// received returns how many packets the core of the victim has delivered to queue pairs.
+func (h *Hostile) received() uint64 {
+	count := h.node.core.Counters()
+	for _, c := range count.Packets() {
+		if c.Name == "rcvd_pkts" {
+			return c.Value
+		}
+	}
+	h.Failf("the core has no counter of received packets")
+	return 0
 }
 
 // Behave ends the attack: what the victim has open is told no more lies about, and
@@ -186,7 +208,7 @@ func (h *Hostile) Behave() error {
 	}
 	before := h.node.Mem.Atomics
 	frame, _ := d.AppendTo(nil)
-	h.node.arrive(frame)
+	h.deliver(frame)
 	if h.err == nil && h.node.Mem.Atomics != before+1 && e.QP.State() != verbs.StateErr {
 		return fmt.Errorf("in %v and expecting PSN %v, the queue pair did not execute a FETCH_ADD", e.QP.State(), d.PSN)
 	}

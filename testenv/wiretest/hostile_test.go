@@ -22,7 +22,11 @@ func attack(c Choices, packets int) error {
 			return fmt.Errorf("%w\nafter %+v", h.Err(), d)
 		}
 	}
-	return h.Behave()
+	if err := h.Behave(); err != nil {
+		return err
+	}
+	h.node.check()
+	return h.Err()
 }
 
 // Whatever packets a peer sends, a queue pair neither panics nor writes anywhere

@@ -36,7 +36,10 @@ type Node struct {
 	alarm     alarm
 	again     int // alarms in a row without a packet between them
 	serving   bool
+	restarted bool
 
+	alarms      int // alarms since the node was made
+	got         int // packets that arrived
 	completions int
 }
 
@@ -66,6 +69,10 @@ func (w *Wire) NewNode(name string, number int, v6 bool, rate int64, hold int) *
 // Restart gives the node a core without queue pairs, which makes the same queue pair numbers again. The applications
 // end.
 func (n *Node) Restart() {
+	if n.core != nil {
+		n.check()
+		n.restarted = true
+	}
 	n.handles, n.endpoints = map[netip.Addr]*handle{}, nil
 	n.reorder = qp.NewReorderPool(n.hold)
 	n.core = engine.New(engine.Config{
@@ -97,7 +104,7 @@ func (n *Node) name() string { return n.Name }
 
 // arrive takes a packet from the wire. Ingress has found the token of its stamp to be the right one.
 func (n *Node) arrive(packet []byte) {
-	n.again = 0
+	n.got, n.again = n.got+1, 0
 	n.in = append(append(n.in[:0], n.ether[:]...), packet...)
 	n.core.Begin(n.w.now)
 	n.core.Frame(n.in, engine.Meta{Proven: true})
@@ -154,6 +161,7 @@ func (n *Node) setAlarm() {
 	}
 	n.w.wake(&n.alarm, at, func() {
 		const endless = 10000
+		n.alarms++
 		if n.again++; n.again > endless {
 			n.w.Failf("%s: the core always has another deadline, and sends nothing", n.Name)
 		}

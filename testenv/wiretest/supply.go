@@ -3,6 +3,8 @@
 package wiretest
 
 import (
+	"fmt"
+
 	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -19,11 +21,22 @@ func newSupply(n *Node, s *Settings) *Supply {
 	u := &Supply{Receives: r}
 	u.SRQ.Init(qp.SRQConfig{PD: srqPD, Max: s.Receives, MaxSGE: maxSGE})
 	r.Shared, r.Delay = true, s.RecvDelay
-	r.post = func(wr *verbs.RecvWR) error { u.SRQ.Recv(wr); return nil }
+	r.post = u.recv
 	if s.Type == verbs.RC { // the others may have taken one for a message that was lost
 		r.length = func() int { return int(uint32(r.nextID) - u.SRQ.Done()) }
 	}
 	return u
+}
+
+// recv puts a receive on the SRQ. engine.SRQ takes a refused one for one that has left the queue.
+func (u *Supply) recv(wr *verbs.RecvWR) error {
+	u.SRQ.SetView(nil) // Done shows all receives that have left the queue until now
+	done := u.SRQ.Done()
+	u.SRQ.Recv(wr)
+	if u.SRQ.Done() != done {
+		return fmt.Errorf("the SRQ refused receive %#x", wr.ID)
+	}
+	return nil
 }
 
 const srqPD = 100

@@ -111,6 +111,7 @@ func (w *World) Finish() error {
 		}
 	}
 	for side, n := range w.Nodes {
+		n.check()
 		if n.Mem.Atomics != atomics[side] && !failed {
 			w.Failf("%s executed %d atomic operations instead of %d", n.Name, n.Mem.Atomics, atomics[side])
 		}

@@ -3,6 +3,7 @@
 package ooobench
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -65,6 +66,8 @@ type transport interface {
 	serve()
 	sentPerDelivered() float64
 	failure() string
+	// negotiated says after a run in what the transport differs from what was asked for, or "".
+	negotiated() string
 }
 
 // events are what a transport reports: the consumer of message i at the target knows that it is in
@@ -153,6 +156,9 @@ func (r *virtualRun) wait(limit int, step qp.Time) error {
 		if what := r.t.failure(); what != "" || r.w.Now() > longest {
 			return fmt.Errorf("%d of %d messages ended after %d us: %s", r.ended, r.n, r.w.Now()/1000, what)
 		}
+	}
+	if what := r.t.negotiated(); what != "" {
+		return errors.New(what)
 	}
 	return nil
 }

@@ -86,3 +86,5 @@ func (t *outOfOrder) sentPerDelivered() float64 {
 }
 
 func (t *outOfOrder) failure() string { return t.bad }
+
+func (t *outOfOrder) negotiated() string { return "" }

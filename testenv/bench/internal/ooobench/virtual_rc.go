@@ -3,6 +3,8 @@
 package ooobench
 
 import (
+	"fmt"
+
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/engine"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
@@ -18,6 +20,8 @@ type reliable struct {
 	to    *wiretest.Region
 	free  int // entries of the send queue
 	bad   string
+
+	selective bool
 }
 
 const sendQueue = 1024
@@ -35,7 +39,7 @@ func (q queue) Complete(c verbs.Completion) { q(c) }
 // newReliable returns the maker of RC with SACK, or without.
 func newReliable(selective bool) maker {
 	return func(w *wiretest.Wire, f wiretest.Faults, on events) transport {
-		t := &reliable{free: sendQueue}
+		t := &reliable{free: sendQueue, selective: selective}
 		for i := range t.nodes {
 			t.nodes[i] = w.NewNode([]string{"A", "B"}[i], 1+i, false, portRate, reorderPackets)
 			t.nodes[i].Selective = selective
@@ -122,3 +126,13 @@ func (t *reliable) sentPerDelivered() float64 {
 }
 
 func (t *reliable) failure() string { return t.bad }
+
+// negotiated requires SACK under loss, or none without it: else the figures are those of the other contender.
+func (t *reliable) negotiated() string {
+	const few = 10 // packets that may all be the last of their messages, behind which no gap shows
+	lost, sent := t.nodes[0].PathTo(t.nodes[1]).Lost, t.nodes[1].Count.SACKSent
+	if t.selective && lost >= few && sent == 0 || !t.selective && sent != 0 {
+		return fmt.Sprintf("SACK wanted: %v, but %d were sent with %d packets lost", t.selective, sent, lost)
+	}
+	return ""
+}
