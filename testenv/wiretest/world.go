@@ -63,7 +63,7 @@ func (w *World) encrypt(pair int, l seal.Limits) {
 		k := seal.Keys{Suite: seal.AES128GCM, Send: seal.Secret{byte(pair), byte(side)}, Receive: seal.Secret{byte(pair), byte(1 - side)}}
 		var err error
 		if e.Keys, err = seal.NewEnd(k, l); err == nil {
-			err = e.QP.SetKeys(e.Keys)
+			err = e.QP.SetKeys(e.Keys, nil)
 		}
 		if err != nil {
 			e.fail("%v", err)
