@@ -27,7 +27,7 @@ func (p printed) host() *commandHost {
 func TestCommandChecks(t *testing.T) {
 	passes := printed{stdout: "8192000 bytes in 0.01 seconds\n1000 iters in 0.01 seconds = 10 usec/iter\n"}
 	invalid := printed{stdout: passes.stdout + "invalid data in page 1\n"}
-	noACK := printed{stdout: passes.stdout, stderr: "Failed status transport retry counter exceeded (12) for wr_id 2\n", err: errors.New("exit status 1")}
+	noACK := printed{passes.stdout, "Failed status transport retry counter exceeded (12) for wr_id 2\n", errors.New("exit status 1")}
 	tests := []struct {
 		name           string
 		server, client printed
