@@ -14,11 +14,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/script"
 )
@@ -65,6 +67,20 @@ var amounts = map[string]int{"CYCLES": 240, "QUEUES": 1000, "COMPLETIONS": 10000
 // long is whether the test has the time for amounts of which the agent's memory would show a leak.
 var long bool
 
+// builtLibrary is the content of the library that `make verbs` makes. Tests of a process make it once.
+var builtLibrary = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "clib")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "verbs", "VERBS="+dir, "SANITIZE="+sanitizer())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("make verbs: %w\n%s", err, out)
+	}
+	return os.ReadFile(filepath.Join(dir, "libibverbs.so.1"))
+})
+
 // makeLibrary makes the library in a directory, as `make verbs` does.
 func makeLibrary(t *testing.T, dir string) {
 	t.Helper()
@@ -73,10 +89,9 @@ func makeLibrary(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "verbs", "VERBS="+dir, "SANITIZE="+sanitizer())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("make verbs: %v\n%s", err, out)
-	}
+	content := testkit.Must1(builtLibrary())(t)
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "libibverbs.so.1"), content, 0o755))
+	testkit.Must(t, os.Symlink("libibverbs.so.1", filepath.Join(dir, "libibverbs.so")))
 }
 
 // hang is how long a program may take that has a second of work.
