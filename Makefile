@@ -173,8 +173,8 @@ test-long: ## 100 000 connections in a loop, 400 at once, 1000 of ten processes 
 	$(GO) test -count=1 -v -timeout 30m -run '^TestTasksFindMutations$$' ./hwoffload/rtl -args -rtl.mutations=100
 
 .PHONY: verbs-test
-verbs-test: ## programs of libibverbs at length, with loss and with rxe, and the tests of rdma-core (root, an hour)
-	$(GO) test -tags long -count=1 -v -timeout 60m $(AS_ROOT) ./rocev2/clib
+verbs-test: ## programs of libibverbs at length, with loss and with rxe, and the tests of rdma-core (root, two hours)
+	$(GO) test -tags long -count=1 -v -timeout 150m $(AS_ROOT) ./rocev2/clib
 
 # Not by `go test`: Ctrl-C ends the soak itself, which writes its verdict and takes its hosts down.
 SOAK     ?= 4h

@@ -75,20 +75,27 @@ func TestClients(t *testing.T) {
 	testClients(t, library)
 }
 
+// runClient runs the program with the case of a name, between which and an agent body has the order.
+func runClient(t *testing.T, library, name string, body func(t *testing.T, dir string, start func() *client)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		dir := testkit.SocketDir(t)
+		c := (*client)(nil)
+		body(t, dir, func() *client {
+			c = startClient(t, library, dir, name)
+			return c
+		})
+		c.expect(t, "ok")
+		if err := c.cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func testClients(t *testing.T, library string) {
 	run := func(name string, body func(t *testing.T, dir string, start func() *client)) {
-		t.Run(name, func(t *testing.T) {
-			dir := testkit.SocketDir(t)
-			c := (*client)(nil)
-			body(t, dir, func() *client {
-				c = startClient(t, library, dir, name)
-				return c
-			})
-			c.expect(t, "ok")
-			if err := c.cmd.Wait(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Helper()
+		runClient(t, library, name, body)
 	}
 	run("names", func(t *testing.T, dir string, start func() *client) {
 		serve(t, proto.SocketPath(dir, "eth1"), func(proto.Header, *reply) {})
@@ -122,6 +129,24 @@ func testClients(t *testing.T, library string) {
 			if h.Type == proto.TDestroyCQ && first() {
 				r.to.signal()
 				r.err = verbs.ErrBusy
+			}
+		})
+		start()
+	})
+	for _, name := range []string{"resized", "cancelled"} {
+		run(name, func(t *testing.T, dir string, start func() *client) {
+			serve(t, proto.SocketPath(dir, "eth0"), func(h proto.Header, r *reply) {
+				if h.Type == proto.TResizeCQ {
+					r.to.resize(r)
+				}
+			})
+			start()
+		})
+	}
+	run("moved", func(t *testing.T, dir string, start func() *client) {
+		serve(t, proto.SocketPath(dir, "eth0"), func(h proto.Header, r *reply) {
+			if h.Type == proto.TResizeCQ {
+				r.fds = nil
 			}
 		})
 		start()

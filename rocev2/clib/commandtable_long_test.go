@@ -38,23 +38,23 @@ func TestCommandTable(t *testing.T) {
 	cells := pageCells(t)
 	t.Run(inNamespaces, func(t *testing.T) {
 		lab := newCommandLab(t)
-		cells.run(t, inNamespaces, lab.server, lab.client)
+		cells.run(t, inNamespaces, lab)
 	})
 	t.Run(withLoss, func(t *testing.T) {
 		lab := newCommandLab(t)
 		lab.lose(commandLoss)
-		cells.run(t, withLoss, lab.server, lab.client)
+		cells.run(t, withLoss, lab)
 		if lab.lost() == 0 {
 			t.Error("no packet is lost")
 		}
 	})
 	t.Run(rxeServes, func(t *testing.T) {
 		ours, rxe := newRxeLab(t)
-		cells.run(t, rxeServes, rxe, ours)
+		cells.run(t, rxeServes, &commandLab{server: rxe, client: ours})
 	})
 	t.Run(rxeRequests, func(t *testing.T) {
 		ours, rxe := newRxeLab(t)
-		cells.run(t, rxeRequests, ours, rxe)
+		cells.run(t, rxeRequests, &commandLab{server: ours, client: rxe})
 	})
 	script.CheckDoc(t, commandsPage, map[string]string{"commands": cells.table()})
 }
@@ -81,13 +81,13 @@ func pageCells(t *testing.T) commandCells {
 }
 
 // run runs the commands of a column.
-func (cells commandCells) run(t *testing.T, column string, server, client *commandHost) {
+func (cells commandCells) run(t *testing.T, column string, lab *commandLab) {
 	for _, c := range commands {
 		t.Run(c.line, func(t *testing.T) {
 			cell := "passed"
 			if c.unreliable && column == withLoss {
 				cell = "no: messages are lost"
-			} else if err := c.run(t.Context(), server, client); err != nil {
+			} else if err := c.run(t.Context(), lab); err != nil {
 				t.Log(err)
 				cell = "failed"
 			}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +38,7 @@ const (
 	fileBytes = 1 << 24
 	cqHandle  = 5       // of each completion queue, whose ring is at the start of the file
 	sendRing  = 1 << 20 // where the send ring of a queue pair is in the file
+	movedRing = 2 << 20 // where the ring of a completion queue is after resize
 )
 
 // memfd makes a file in memory with seals.
@@ -108,11 +110,20 @@ func (s *session) event(kind, object uint32) {
 	_ = proto.Write(s.conn, proto.Append(nil, proto.Header{Type: proto.TEvent}, &proto.Event{Type: kind, Object: object}))
 }
 
-// signal signals the completion queue.
-func (s *session) signal() {
+// signal signals the completion queue, whose ring is at the start of the file.
+func (s *session) signal() { s.signalAt(0) }
+
+func (s *session) signalAt(offset int64) {
 	s.count++
-	_, _ = unix.Pwrite(s.file, binary.LittleEndian.AppendUint32(nil, s.count), ring.StateAt)
+	_, _ = unix.Pwrite(s.file, binary.LittleEndian.AppendUint32(nil, s.count), offset+ring.StateAt)
 	_, _ = unix.Write(s.signals, []byte{1})
+}
+
+// resize moves the ring of the completion queue, and signals the queue before the reply.
+func (s *session) resize(r *reply) {
+	r.body.(*proto.CreateCQReply).Offset = movedRing
+	s.signalAt(movedRing)
+	time.Sleep(100 * time.Millisecond) // a program that reads the first ring does so now
 }
 
 // correct is the reply of a correct agent to a message of ibv_rc_pingpong.

@@ -29,34 +29,60 @@ var options = []string{"ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"}
 
 // The quick part of the tests finds nothing with a library and programs that are built with sanitizers.
 func TestSanitizers(t *testing.T) {
-	sanitized(t, "^(TestClients|TestPrograms)$/^(names|port|refused|forgotten|forks|interrupted|program)$")
+	clients := []string{"names", "port", "refused", "resized", "cancelled", "moved", "forgotten", "forks", "interrupted"}
+	tests := []string{"TestPrograms/program"}
+	for _, c := range clients {
+		tests = append(tests, "TestClients/"+c)
+	}
+	sanitized(t, "^(TestClients|TestPrograms)$/^("+strings.Join(clients, "|")+"|program)$", tests...)
 }
 
-// sanitized runs tests of this package by a pattern with each sanitizer. Nothing may be reported, also by a program that
-// a test expects to fail. The address space is not randomized: the runtimes of gcc 12 need that on some kernels.
-func sanitized(t *testing.T, pattern string) {
+// sanitized runs tests of this package by a pattern with each sanitizer. The tests named must pass. Nothing may be reported,
+// also by a program that a test expects to fail, except the error of testdata/wrong.c.
+func sanitized(t *testing.T, pattern string, tests ...string) {
 	require.Root(t)
 	require.Command(t, "gcc", "make", "setarch")
 	for name := range sanitizers {
-		reports := t.TempDir() // not of the subtest, whose name has a comma: the variables have options with commas
+		reports, wrong := t.TempDir(), t.TempDir() // not of the subtest, whose name has a comma: the variables have options with commas
 		t.Run(name, func(t *testing.T) {
+			program := filepath.Join(wrong, "wrong")
+			out, err := exec.Command("gcc", "-g", "-pthread", "-fsanitize="+name, "-o", program, "testdata/wrong.c").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			_, _ = withOptions(t, name, wrong, program).CombinedOutput() // its error may end it
+			if found := testkit.Must1(filepath.Glob(filepath.Join(wrong, "report*")))(t); len(found) != 1 {
+				t.Errorf("%d reports of a program with an error, want 1", len(found))
+			}
+
 			for d := reports; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // programs of other users write there
 				testkit.Must(t, os.Chmod(d, 0o777))
 			}
-			cmd := exec.CommandContext(testkit.Context(t), "setarch", "-R", os.Args[0], "-test.run="+pattern, "-test.v")
-			cmd.Env = append(os.Environ(), sanitizeVariable+"="+name)
-			for _, o := range options {
-				cmd.Env = append(cmd.Env, o+"=log_path="+filepath.Join(reports, "report")+":detect_leaks=0:die_after_fork=0")
-			}
-			out, err := cmd.CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "--- PASS") {
+			out, err = withOptions(t, name, reports, os.Args[0], "-test.run="+pattern, "-test.v").CombinedOutput()
+			if err != nil {
 				t.Errorf("%v\n%s", err, out)
+			}
+			for _, test := range tests {
+				if !strings.Contains(string(out), "--- PASS: "+test+" (") {
+					t.Errorf("%s has not passed:\n%s", test, out)
+				}
 			}
 			for _, f := range testkit.Must1(filepath.Glob(filepath.Join(reports, "*")))(t) {
 				t.Errorf("%s", testkit.Must1(os.ReadFile(f))(t))
 			}
 		})
 	}
+}
+
+// withOptions is a command with the variables of a sanitizer, whose reports are files of a directory. The address space is not
+// randomized: the runtimes of gcc 12 need that on some kernels.
+func withOptions(t *testing.T, sanitizer, reports string, argv ...string) *exec.Cmd {
+	cmd := exec.CommandContext(testkit.Context(t), "setarch", append([]string{"-R"}, argv...)...)
+	cmd.Env = append(os.Environ(), sanitizeVariable+"="+sanitizer)
+	for _, o := range options {
+		cmd.Env = append(cmd.Env, o+"=log_path="+filepath.Join(reports, "report")+":detect_leaks=0:die_after_fork=0")
+	}
+	return cmd
 }
 
 // preload has Debian's programs load the runtime of the sanitizer before the library.

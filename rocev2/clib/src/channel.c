@@ -12,11 +12,14 @@
 /* The counter of a channel whose device has ended: no thread waits there for long. */
 #define ENDED_COUNT ((uint64_t)1 << 62)
 
-/* eventfd_one adds 1 to the counter of an eventfd. */
+/* eventfd_one adds 1 to the counter of an eventfd. Callers have locks, and write is a cancellation point. */
 bool eventfd_one(int fd)
 {
 	uint64_t one = 1;
-	return write(fd, &one, sizeof one) == sizeof one;
+	int state = cancel_off();
+	bool done = write(fd, &one, sizeof one) == sizeof one;
+	cancel_on(state);
+	return done;
 }
 
 /* eventfd_take takes 1 from the counter of an event that is forgotten, unless a thread that will find no event has taken it. */
@@ -24,7 +27,9 @@ void eventfd_take(int fd)
 {
 	uint64_t n;
 	struct iovec part = {&n, sizeof n};
+	int state = cancel_off();
 	(void)preadv2(fd, &part, 1, -1, RWF_NOWAIT); /* EAGAIN: the counter is 0 */
+	cancel_on(state);
 }
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
@@ -44,10 +49,17 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
 		return fail(error);
 	}
 	pthread_mutex_lock(&c->lock);
-	ch->next = c->channels;
-	c->channels = ch;
+	bool alive = gone(c) == ALIVE; /* under the lock: on_end has not ended the channels */
+	if (alive) {
+		ch->next = c->channels;
+		c->channels = ch;
+	}
 	pthread_mutex_unlock(&c->lock);
-	return &ch->ibv;
+	if (alive)
+		return &ch->ibv;
+	close(ch->ibv.fd);
+	free(ch);
+	return fail(EIO);
 }
 
 EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)

@@ -202,13 +202,18 @@ static int exchange(struct context *c, struct message m, struct answer a)
 /* call sends a request and waits for its reply. It returns 0 or errno. It has locks, so a thread is not cancelled in it. */
 int call(struct context *c, struct message m, struct answer a)
 {
-	int state;
 	if (gone(c) != ALIVE)
 		return EIO;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	int state = cancel_off();
 	int error = exchange(c, m, a);
-	pthread_setcancelstate(state, NULL);
+	cancel_on(state);
 	return error;
+}
+
+/* control_break ends the context, whose thread receives the end of the connection. Its agent and this library differ in a state. */
+void control_break(struct context *c)
+{
+	shutdown(c->socket, SHUT_RDWR);
 }
 
 /* call_handle ends an object. When the device has ended, the agent has ended all objects, so that is no error. */

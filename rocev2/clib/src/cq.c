@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "softroce.h"
@@ -78,38 +79,73 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	return cq != NULL ? &cq->ibv : NULL;
 }
 
+/* set_stale says whether the agent may have freed the ring: on_signals does not read it then. */
+static void set_stale(struct context *c, struct cq *cq, bool stale)
+{
+	pthread_mutex_lock(&c->lock);
+	cq->stale = stale;
+	pthread_mutex_unlock(&c->lock);
+}
+
+/*
+ * forget_ring is for a queue whose ring the agent has moved to where the library cannot map it. The context ends. Other
+ * queues may have the memory of the ring, so empty memory of this process takes its place.
+ */
+static void forget_ring(struct context *c, struct cq *cq)
+{
+	if (mmap(cq->map.at, cq->map.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+		cq->ring.next = 0;
+	control_break(c);
+}
+
+/* resize changes the number of entries. The caller has the lock of the queue, and is not cancelled. */
+static int resize(struct context *c, struct cq *cq, uint32_t cqe)
+{
+	struct softroce_resize_cq m = {.handle = cq->ibv.handle, .depth = cqe};
+	struct softroce_create_cq_reply r;
+	struct mapping map = {0};
+	int fd, error = call(c, (struct message){.type = SOFTROCE_MSG_RESIZE_CQ, BODY(m)}, (struct answer){BODY(r), .fd = &fd});
+	bool moved = error == 0 || error == EMFILE || error == EPROTO; /* EMFILE, EPROTO: the reply does not have the new ring */
+	if (error == 0) {
+		size_t bytes = shape_bytes(r.ring, cqe, SOFTROCE_CQE_BYTES);
+		error = bytes == 0 ? EPROTO : map_rings(fd, r.offset, bytes, &map);
+		close(fd);
+	}
+	if (error != 0) {
+		if (moved)
+			forget_ring(c, cq);
+		return error;
+	}
+	pthread_mutex_lock(&c->lock); /* on_signals reads the ring */
+	unmap_rings(&cq->map);
+	cq->map = map;
+	ring_init(&cq->ring, map.at, r.ring, cqe, 0);
+	cq->ibv.cqe = (int)cqe;
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
 /*
  * ibv_resize_cq changes the number of entries. The agent moves completions that were not polled to another ring, from its first
- * entry on, so nothing is read of the queue meanwhile. It refuses if more wait than the new ring has entries.
+ * entry on, so nothing is read of the queue meanwhile. It refuses if more wait than the new ring has entries. The number of
+ * signals is that of the first ring at that time, and signals may come before the library has the new ring.
  */
 EXPORT int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
 	struct cq *cq = to_cq(ibv);
 	struct context *c = to_context(ibv->context);
-	struct softroce_resize_cq m = {.handle = ibv->handle, .depth = (uint32_t)cqe};
-	struct softroce_create_cq_reply r;
-	struct mapping map = {0};
-	int fd;
 	if (gone(c) != ALIVE)
 		return EIO;
 	if (cqe < 1 || (uint32_t)cqe > c->limits.cq)
 		return EINVAL;
+	int state = cancel_off();
 	pthread_mutex_lock(&cq->lock);
-	int error = call(c, (struct message){.type = SOFTROCE_MSG_RESIZE_CQ, BODY(m)}, (struct answer){BODY(r), .fd = &fd});
-	if (error == 0) {
-		size_t bytes = shape_bytes(r.ring, m.depth, SOFTROCE_CQE_BYTES);
-		error = bytes == 0 ? EPROTO : map_rings(fd, r.offset, bytes, &map);
-		close(fd);
-	}
-	if (error == 0) {
-		pthread_mutex_lock(&c->lock); /* on_signals reads the ring */
-		unmap_rings(&cq->map);
-		cq->map = map;
-		ring_init(&cq->ring, map.at, r.ring, (uint32_t)cqe, 0);
-		ibv->cqe = cqe;
-		pthread_mutex_unlock(&c->lock);
-	}
+	set_stale(c, cq, true);
+	int error = resize(c, cq, (uint32_t)cqe);
+	set_stale(c, cq, false);
 	pthread_mutex_unlock(&cq->lock);
+	on_signals(c); /* signals that came meanwhile */
+	cancel_on(state);
 	return error;
 }
 
@@ -124,12 +160,12 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *ibv)
 		pthread_mutex_unlock(&c->lock);
 		return EBUSY;
 	}
-	cq->ending = true; /* before the message: the agent may give the memory to another queue at once */
+	cq->stale = true; /* before the message: the agent may give the memory to another queue at once */
 	pthread_mutex_unlock(&c->lock);
 	int error = call_handle(c, SOFTROCE_MSG_DESTROY_CQ, ibv->handle);
 	if (error != 0) {
 		pthread_mutex_lock(&c->lock);
-		cq->ending = false;
+		cq->stale = false;
 		pthread_mutex_unlock(&c->lock);
 		on_signals(c); /* signals that came meanwhile */
 		return error;

@@ -16,7 +16,7 @@
 #define SUFFIX ".sock"
 
 /*
- * fork_lock has the lists of this file, and the descriptors of contexts while they change. fork takes it: the child
+ * fork_lock has the lists of this file, and the descriptors that a context keeps while they change. fork takes it: the child
  * closes the descriptors of its parent.
  */
 pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -127,6 +127,7 @@ EXPORT struct ibv_device **ibv_get_device_list(int *num)
 	char path[108], refused[108] = "";
 	struct ibv_device **list = calloc((size_t)(n > 0 ? n : 0) + 1, sizeof *list);
 	snprintf(refused, sizeof refused, "%s", run_dir());
+	int state = cancel_off(); /* connect and close are cancellation points */
 	pthread_mutex_lock(&fork_lock);
 	for (int i = 0; i < n; i++) {
 		char ifname[64];
@@ -146,6 +147,7 @@ EXPORT struct ibv_device **ibv_get_device_list(int *num)
 	if (list != NULL && found == 0)
 		explain(denied, refused);
 	pthread_mutex_unlock(&fork_lock);
+	cancel_on(state);
 	for (int i = 0; i < n; i++)
 		free(files[i]);
 	free(files);

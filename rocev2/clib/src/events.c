@@ -204,7 +204,7 @@ void on_signals(struct context *c)
 {
 	pthread_mutex_lock(&c->lock);
 	for (struct cq *q = c->cqs; q != NULL; q = q->next) {
-		if (q->ending)
+		if (q->stale)
 			continue;
 		uint32_t now = __atomic_load_n(ring_word(&q->ring, SOFTROCE_RING_STATE_AT), __ATOMIC_ACQUIRE);
 		if (now == q->signals)

@@ -52,10 +52,11 @@ static int pass_memory(struct context *c)
 		const char *name;
 		int flags;
 	} files[3] = {{"/proc/self/mem", O_RDWR}, {"/proc/self/maps", O_RDONLY}, {"/proc/self/pagemap", O_RDONLY}};
-	int fds[3], n = 0, error = 0;
+	int fds[3], n = 0, error = 0, state = cancel_off(); /* open and close are cancellation points */
 	pthread_mutex_lock(&c->memory_lock); /* the agent takes the descriptors once */
 	if (c->memory_passed) {
 		pthread_mutex_unlock(&c->memory_lock);
+		cancel_on(state);
 		return 0;
 	}
 	for (; n < 3; n++) {
@@ -72,6 +73,7 @@ static int pass_memory(struct context *c)
 		close(fds[--n]);
 	c->memory_passed = error == 0;
 	pthread_mutex_unlock(&c->memory_lock);
+	cancel_on(state);
 	return error;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Beginning and end of a context's connection to its agent: the socket, the first messages, and what both share. */
 #define _GNU_SOURCE
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -39,7 +40,6 @@ static int dial(struct context *c)
 	if (fd < 0)
 		return errno;
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 	int error = connect_unix(fd, &a);
 	switch (error) {
 	case 0:
@@ -77,17 +77,27 @@ static bool possible(const struct softroce_hello_reply *l)
 	       l->cq <= SOFTROCE_RING_MAX_ENTRIES;
 }
 
-/* hello exchanges the first messages, and maps what agent and process share. It returns 0 or errno. */
-static int hello(struct context *c)
+/* await waits until a message is there, or the end of the connection, or the time of an answer is over. Signals do not extend it. */
+static void await(int fd)
 {
-	struct softroce_hello m = {.magic = SOFTROCE_MAGIC, .version = SOFTROCE_VERSION};
-	struct message request = {.type = SOFTROCE_MSG_HELLO, BODY(m)};
+	struct pollfd p = {fd, POLLIN, 0};
+	for (time_t end = seconds() + OPEN_SECONDS, now; (now = seconds()) < end;) {
+		if (poll(&p, 1, (int)(end - now) * 1000) > 0)
+			return;
+	}
+}
+
+/*
+ * greeted receives the reply to a hello, whose request had an error or 0, and maps what agent and process share. It returns 0
+ * or errno. The caller has fork_lock, and is not cancelled.
+ */
+static int greeted(struct context *c, int error)
+{
 	uint8_t b[SOFTROCE_MAX_MESSAGE];
 	int fds[MAX_FDS], nfds = 0;
 	struct softroce_header h;
 	const char *name = c->device->ifname;
-	int error = send_message(c->socket, 1, &request);
-	ssize_t n = receive_message(c->socket, b, fds, &nfds, 0); /* also after an error: a refusal may be there */
+	ssize_t n = receive_message(c->socket, b, fds, &nfds, MSG_DONTWAIT); /* also after an error: a refusal may be there */
 	if (n < (ssize_t)sizeof h) {
 		error = n < 0 && errno == EAGAIN ? ETIMEDOUT : error != 0 ? error : EPROTO;
 		complain("%s: the device server does not answer: %s", name, strerror(error));
@@ -126,6 +136,21 @@ static int hello(struct context *c)
 	return 0;
 }
 
+/* hello exchanges the first messages. It returns 0 or errno. */
+static int hello(struct context *c)
+{
+	struct softroce_hello m = {.magic = SOFTROCE_MAGIC, .version = SOFTROCE_VERSION};
+	struct message request = {.type = SOFTROCE_MSG_HELLO, BODY(m)};
+	int error = send_message(c->socket, 1, &request);
+	await(c->socket);
+	int state = cancel_off();
+	pthread_mutex_lock(&fork_lock); /* the reply has descriptors */
+	error = greeted(c, error);
+	pthread_mutex_unlock(&fork_lock);
+	cancel_on(state);
+	return error;
+}
+
 static void close_all(struct context *c)
 {
 	int *all[] = {&c->socket, &c->signals, &c->stop, &c->doorbell.wake};
@@ -143,12 +168,11 @@ static void unmap(struct context *c)
 		munmap((void *)(uintptr_t)c->status_page, SOFTROCE_STATUS_PAGE_BYTES);
 	if (c->doorbell.at != MAP_FAILED)
 		munmap(c->doorbell.at, SOFTROCE_DOORBELL_BYTES);
-	int state;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* close is a cancellation point */
+	int state = cancel_off(); /* close is a cancellation point */
 	pthread_mutex_lock(&fork_lock);
 	close_all(c);
 	pthread_mutex_unlock(&fork_lock);
-	pthread_setcancelstate(state, NULL);
+	cancel_on(state);
 }
 
 /* control_init is for a context that is not connected. */
@@ -173,7 +197,6 @@ int control_open(struct context *c)
 		return error;
 	}
 	setsockopt(c->socket, SOL_SOCKET, SO_SNDTIMEO, &never, sizeof never);
-	setsockopt(c->socket, SOL_SOCKET, SO_RCVTIMEO, &never, sizeof never);
 	c->seq = 1;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &had); /* signals are for threads of the program */

@@ -122,7 +122,7 @@ struct cq {
 	/* Under the lock of the context. */
 	uint32_t signals;          /* number of signals when the queue was looked at last */
 	unsigned users;            /* queue pairs of the queue */
-	bool ending;               /* the agent has been asked to destroy the queue, and may have freed the ring */
+	bool stale;                /* the agent has been asked to end or to move the ring, and may have freed it */
 	bool pending;              /* the queue is in channel.pending */
 	unsigned comp_delivered;   /* completion events that the program has received */
 	unsigned async_delivered;  /* asynchronous events that the program has received */
@@ -196,6 +196,16 @@ static inline time_t seconds(void)
 
 static inline int gone(struct context *c) { return __atomic_load_n(&c->gone, __ATOMIC_ACQUIRE); }
 
+/* cancel_off keeps a thread from being cancelled, as long as it has a lock. cancel_on takes the result. */
+static inline int cancel_off(void)
+{
+	int state;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	return state;
+}
+
+static inline void cancel_on(int state) { pthread_setcancelstate(state, NULL); }
+
 /* fail sets errno and returns NULL, as functions of verbs do that make an object. */
 static inline void *fail(int error)
 {
@@ -232,6 +242,7 @@ struct answer {
 int call(struct context *c, struct message m, struct answer a);
 int call_handle(struct context *c, uint16_t type, uint32_t handle); /* ends an object */
 void *control_thread(void *context);
+void control_break(struct context *c); /* ends the context */
 #define BODY(x) .body = &(x), .bytes = sizeof(x)
 
 /* device.c */

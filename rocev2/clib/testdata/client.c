@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of verbs for the agents of fakeagent_test.go. Usage: client names|port|refused|forgotten|forks|interrupted.
+ * A program of verbs for the agents of fakeagent_test.go. Usage: client CASE, one of cases.
  * It prints the first check that fails, and exits with status 1 then. A line on stdout is for the test.
  */
 #include <dirent.h>
@@ -89,6 +89,71 @@ static void refused(void)
 	CHECK(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0);
 }
 
+/* A signal between the agent's change to another ring and the program's is not lost. */
+static void resized(void)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, channel, 0);
+	CHECK(cq != NULL && ibv_resize_cq(cq, 100) == 0);
+	CHECK(readable(channel->fd, 0));
+	CHECK(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0);
+}
+
+/* A ring that the agent has moved, and whose descriptor has not come, ends the context. */
+static void moved(void)
+{
+	struct ibv_wc wc;
+	struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, NULL, 0);
+	CHECK(cq != NULL && ibv_resize_cq(cq, 100) == EMFILE);
+	receive(IBV_EVENT_DEVICE_FATAL);
+	CHECK(ibv_poll_cq(cq, 1, &wc) == -1 && ibv_destroy_cq(cq) == 0);
+}
+
+static struct ibv_pd *pd;
+static struct ibv_cq *queue;
+
+static void register_memory(void)
+{
+	static char memory[64];
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr != NULL && ibv_dereg_mr(mr) == 0);
+}
+
+static void resize_queue(void) { CHECK(ibv_resize_cq(queue, 100) == 0); }
+static void destroy_queue(void) { CHECK(ibv_destroy_cq(queue) == 0); }
+
+static void *cancelled_thread(void *arg)
+{
+	void (**run)(void) = arg;
+	CHECK(pthread_cancel(pthread_self()) == 0);
+	(*run)();
+	pthread_testcancel();
+	return NULL;
+}
+
+/* in_cancelled runs a function in a thread that is cancelled at its first cancellation point. */
+static void in_cancelled(void (*run)(void))
+{
+	pthread_t thread;
+	void *result;
+	CHECK(pthread_create(&thread, NULL, cancelled_thread, &run) == 0);
+	CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+}
+
+/* A thread that is cancelled has no lock: this one uses the same objects after it. */
+static void cancelled(void)
+{
+	struct ibv_wc wc;
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	CHECK((pd = ibv_alloc_pd(context)) != NULL && (queue = ibv_create_cq(context, 10, NULL, channel, 0)) != NULL);
+	in_cancelled(register_memory);
+	register_memory();
+	in_cancelled(resize_queue); /* the agent signals meanwhile */
+	CHECK(ibv_poll_cq(queue, 1, &wc) == 0 && readable(channel->fd, 0));
+	in_cancelled(destroy_queue);
+	CHECK(ibv_destroy_comp_channel(channel) == 0 && ibv_dealloc_pd(pd) == 0);
+}
+
 /* Events of an object that is destroyed make no descriptor readable. */
 static void forgotten(void)
 {
@@ -153,14 +218,29 @@ static void tick(int number)
 	errno = error;
 }
 
-/* Signals interrupt the connection to an agent that accepts it after this program's line on stdout. */
-static void interrupted(void)
+static void start_timer(void)
 {
 	struct sigaction a = {.sa_handler = tick};
 	struct itimerval t = {.it_interval = {0, 10000}, .it_value = {0, 10000}};
 	CHECK(sigaction(SIGALRM, &a, NULL) == 0 && setitimer(ITIMER_REAL, &t, NULL) == 0);
+}
+
+static void stop_timer(void) { CHECK(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL) == 0); }
+
+/* Signals interrupt the connection to an agent that accepts it after this program's line on stdout. */
+static void interrupted(void)
+{
+	start_timer();
 	open_device();
-	CHECK(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL) == 0);
+	stop_timer();
+}
+
+/* Signals do not extend the time in which an agent must answer. */
+static void silent(void)
+{
+	start_timer();
+	CHECK(ibv_open_device(device) == NULL && errno == ETIMEDOUT);
+	stop_timer();
 }
 
 int main(int argc, char **argv)
@@ -170,8 +250,9 @@ int main(int argc, char **argv)
 		void (*run)(void);
 		int opens;
 	} cases[] = {
-		{"names", names, 0}, {"port", port, 1}, {"refused", refused, 1}, {"forgotten", forgotten, 1}, {"forks", forks, 0},
-		{"interrupted", interrupted, 0},
+		{"names", names, 0}, {"port", port, 1}, {"refused", refused, 1}, {"resized", resized, 1}, {"moved", moved, 1},
+		{"cancelled", cancelled, 1}, {"forgotten", forgotten, 1}, {"forks", forks, 0}, {"interrupted", interrupted, 0},
+		{"silent", silent, 0},
 	};
 	size_t i = 0;
 	CHECK(argc == 2);
