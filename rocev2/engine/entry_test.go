@@ -8,7 +8,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/creditwire"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -258,5 +260,34 @@ func TestEntryPeerMoves(t *testing.T) {
 	}
 	if p.dest = nil; c.peerOf(second) != p || c.peers[second.addr] != p || c.peers[first.addr] != nil {
 		t.Errorf("after the node has moved: peers %v", c.peers)
+	}
+}
+
+// A grant of a node comes to any address that its queue pairs have here: the latest one is that of all messages.
+func TestEntryGrantAddress(t *testing.T) {
+	e := bench(t)
+	e.UsePreCredit(PreCredit{Frames: 64})
+	c := e.hooks.(*credits)
+	d := &dest{addr: netip.AddrFrom4([4]byte{10, 0, 0, 1}), entry: &numbered{}, flight: qp.NewFlight()}
+	p := c.peerOf(d)
+	p.dest, d.credit, p.lastSrc = d, p, netip.AddrFrom4([4]byte{10, 0, 0, 9})
+	x := &QP{egress: egress{src: us}, credit: &creditFlow{}}
+	x.credit.Data, p.last.Path = x, fixed(PathState{Err: errors.New("no route")})
+	p.Connect(&x.credit.Flow)
+	p.TurnOn()
+	var o rocev2.Datagram
+	creditwire.PutGrant(&o, precredit.Grant{Epoch: 1, Seq: 1, Limit: 1000, LifeNs: 1e9})
+	o.Src, o.Dst = d.addr, p.lastSrc
+	b, err := o.AppendTo(make([]byte, etherLen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[12] = 8 // IPv4
+	pkt, err := rocev2.ParseFrame(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.onControl(pkt, Meta{Proven: true}); c.end.Counts.Ignored != 0 {
+		t.Errorf("%d messages ignored", c.end.Counts.Ignored)
 	}
 }
