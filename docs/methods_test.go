@@ -6,8 +6,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,20 +41,57 @@ func parseProduct(t *testing.T, folder string, yield func(name string, f *ast.Fi
 	}
 }
 
-// No type of the engine, its programs, the card and the device has more methods than can be surveyed.
+// No type of the engine, its programs, the card and the device has more methods than can be surveyed. Those of embedded
+// structs of the same package count too.
 func TestMethods(t *testing.T) {
 	for _, folder := range []string{"rocev2/engine", "rocev2/nic", "hwoffload/card", "loader/device"} {
-		count := map[string]int{}
+		count, embedded := map[string]int{}, map[string][]string{}
 		parseProduct(t, folder, func(_ string, f *ast.File) {
 			for _, d := range f.Decls {
-				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
-					count[receiverName(fn.Recv.List[0].Type)]++
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					if d.Recv != nil {
+						count[receiverName(d.Recv.List[0].Type)]++
+					}
+				case *ast.GenDecl:
+					for _, s := range d.Specs {
+						noteEmbedded(s, embedded)
+					}
 				}
 			}
 		})
-		for name, n := range count {
-			if n > maxMethods {
+		var methods func(name string) int
+		methods = func(name string) int {
+			n := count[name]
+			for _, inner := range embedded[name] {
+				n += methods(inner)
+			}
+			return n
+		}
+		names := slices.Collect(maps.Keys(count))
+		for name := range embedded {
+			if count[name] == 0 {
+				names = append(names, name)
+			}
+		}
+		for _, name := range names {
+			if n := methods(name); n > maxMethods {
 				t.Errorf("%s: %s has %d methods, the limit is %d: divide it", folder, name, n, maxMethods)
+			}
+		}
+	}
+}
+
+// noteEmbedded adds the types of its package that a declared struct embeds.
+func noteEmbedded(s ast.Spec, embedded map[string][]string) {
+	declared, ok := s.(*ast.TypeSpec)
+	if !ok {
+		return
+	}
+	if fields, ok := declared.Type.(*ast.StructType); ok {
+		for _, field := range fields.Fields.List {
+			if len(field.Names) == 0 {
+				embedded[declared.Name.Name] = append(embedded[declared.Name.Name], receiverName(field.Type))
 			}
 		}
 	}

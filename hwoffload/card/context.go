@@ -114,12 +114,12 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 			return false
 		}
 	}
-	d.renewRoutes()
+	d.net.renewRoutes()
 	a := readAttr(d.context(i))
 	a.State = to
 	path := x.path
 	if mask&verbs.MaskAV != 0 {
-		path = d.newRoute(readPath(d.context(i)))
+		path = d.net.newRoute(readPath(d.context(i)))
 		a.AV.TClass, a.AV.HopLimit = path.tclass, path.hopLimit
 	}
 	if !d.change(x, &a, mask, path) {
@@ -127,7 +127,7 @@ func (d *dataPath) modifyPair(i uint32, to verbs.State, mask verbs.AttrMask) boo
 			path.path.Release()
 		}
 		if fresh {
-			d.core.RemoveQP(&x.q)
+			d.net.core.RemoveQP(&x.q)
 		}
 		return false
 	}
@@ -165,7 +165,7 @@ func (d *dataPath) change(x *queuePair, a *verbs.Attr, mask verbs.AttrMask, path
 	if path != x.path {
 		to = path.path
 	}
-	left, err := d.core.Modify(&x.q, a, mask|verbs.MaskState, to)
+	left, err := d.net.core.Modify(&x.q, a, mask|verbs.MaskState, to)
 	release(left)
 	if err != nil {
 		if keys != nil {
@@ -202,12 +202,12 @@ func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, mask verbs.Att
 	if !connected || mask&verbs.MaskPMTU == 0 || !a.PMTU.Valid() {
 		return true // Modify refuses a PMTU that is not valid
 	}
-	port, ok := d.portOf(&path.address)
+	port, ok := d.net.portOf(&path.address)
 	need := a.PMTU.Bytes() + rocev2.PMTUOverhead
 	if encrypted {
 		need += seal.Overhead
 	}
-	return ok && need <= int(d.port(port).mtu)
+	return ok && need <= int(d.net.port(port).mtu)
 }
 
 // matchPKey is IBTA 10.9.3: the same partition, and at least one full member.
@@ -245,7 +245,7 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	x.send.sent = make([]posted, x.sq.entries)
 	inline := int(x.sq.entry) - wqe.WqeBytes
 	cfg := engine.QPConfig{Config: qp.Config{
-		QPN: i, Type: t, PD: x.pd, SignalAll: config.SignalAll(), Memory: d.memory(), Count: &d.count,
+		QPN: i, Type: t, PD: x.pd, SignalAll: config.SignalAll(), Memory: d.mem.memory(), Count: &d.count,
 		MaxSend: int(x.sq.entries), MaxSendSGE: inline / wqe.SgeBytes, MaxInline: max(inline, mr.ReportLen), SendCQ: &x.send, RecvCQ: &x.recv,
 		Notify: func(ev verbs.EventType) { d.event(i, ev) },
 	}}
@@ -254,7 +254,7 @@ func (d *dataPath) newPair(i uint32) *queuePair {
 	} else {
 		cfg.MaxRecv, cfg.MaxRecvSGE = int(x.rq.entries), int(x.rq.entry-wqe.WqeRecvBytes)/wqe.SgeBytes
 	}
-	if d.core.AddQP(&x.q, cfg) != nil {
+	if d.net.core.AddQP(&x.q, cfg) != nil {
 		return nil
 	}
 	x.q.SetView(x)
@@ -271,8 +271,8 @@ func (d *dataPath) addPair(x *queuePair) {
 			f.Renew(&x.q)
 		}
 	}
-	d.openPD(x.pd)
-	_ = d.table().AcquirePD(x.pd) // openPD has made it
+	d.mem.openPD(x.pd)
+	_ = d.mem.table().AcquirePD(x.pd) // openPD has made it
 	if x.srq != nil {
 		x.srq.uses++
 	}
@@ -285,17 +285,17 @@ func (d *dataPath) removePair(x *queuePair) {
 	if t := x.recv.tasks; t != nil {
 		t.complete(verbs.Completion{QPN: x.num, Status: verbs.StatusWRFlushed}) // ends it
 	}
-	release(d.core.RemoveQP(&x.q))
+	release(d.net.core.RemoveQP(&x.q))
 	for _, h := range x.handles {
-		d.endUse(h)
+		d.net.endUse(h)
 	}
 	for i := range x.send.sent {
-		d.endUse(x.send.sent[i].to)
+		d.net.endUse(x.send.sent[i].to)
 	}
 	d.showCrypt(x)
-	d.releaseWindows(x.num)
-	d.table().ReleasePD(x.pd)
-	d.closePD(x.pd)
+	d.mem.releaseWindows(x.num)
+	d.mem.table().ReleasePD(x.pd)
+	d.mem.closePD(x.pd)
 	if x.srq != nil {
 		x.srq.uses--
 	}
@@ -314,8 +314,8 @@ func (d *dataPath) modifyShared(i uint32, to verbs.State) bool {
 		return false
 	case to == verbs.StateReset:
 		delete(d.srqs, i)
-		d.table().ReleasePD(s.pd)
-		d.closePD(s.pd)
+		d.mem.table().ReleasePD(s.pd)
+		d.mem.closePD(s.pd)
 		d.showConsumers(i, &ring{}, &ring{})
 		return true
 	}
@@ -331,8 +331,8 @@ func (d *dataPath) modifyShared(i uint32, to verbs.State) bool {
 			Notify: func(ev verbs.EventType) { d.event(i, ev) },
 		})
 		d.srqs[i] = s
-		d.openPD(s.pd)
-		_ = d.table().AcquirePD(s.pd)
+		d.mem.openPD(s.pd)
+		_ = d.mem.table().AcquirePD(s.pd)
 	}
 	s.q.SetLimit(int(e.Shared().SrqLimit()))
 	return true
@@ -340,7 +340,7 @@ func (d *dataPath) modifyShared(i uint32, to verbs.State) bool {
 
 // event shows an event of an element of block qp.
 func (d *dataPath) event(i uint32, ev verbs.EventType) {
-	d.core.ShowFailure(i) // the state is there before the event
+	d.net.core.ShowFailure(i) // the state is there before the event
 	var v regs.QpEvents
 	switch ev {
 	case verbs.EventQPEstablished:

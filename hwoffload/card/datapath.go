@@ -36,8 +36,8 @@ type dataPath struct {
 	secrets map[uint32]*secrets
 	count   qp.Counters
 
-	memoryTable
-	network
+	mem     memoryTable
+	net     network
 	control control
 
 	fetching, spare []*queuePair // queue pairs with WQEs that were not read; spare is memory for the next list
@@ -56,13 +56,13 @@ func newDataPath(m *Model) *dataPath {
 		qps: map[uint32]*queuePair{}, srqs: map[uint32]*sharedQueue{}, cqs: map[uint32]*completionQueue{},
 		groups: map[uint32]*group{}, secrets: map[uint32]*secrets{},
 	}
-	d.memoryTable = memoryTable{in: d.in, ddr: d.ddr, regions: map[uint32]*region{}}
-	d.network = network{m: m, in: d.in, entries: map[uint32]*entry{}, routes: map[*route]struct{}{}}
+	d.mem = memoryTable{in: d.in, ddr: d.ddr, regions: map[uint32]*region{}}
+	d.net = network{m: m, in: d.in, entries: map[uint32]*entry{}, routes: map[*route]struct{}{}}
 	d.control.d = d
-	for i := range d.ports {
-		d.ports[i] = outPort{&d.network, i}
+	for i := range d.net.ports {
+		d.net.ports[i] = outPort{&d.net, i}
 	}
-	d.core = engine.New(engine.Config{
+	d.net.core = engine.New(engine.Config{
 		Host:  host{d},
 		Rails: []engine.RailConfig{{Name: "card", MTU: FrameLen - etherLen, Runtime: engine.RuntimeConfig{Paced: true}}},
 	})
@@ -73,7 +73,7 @@ func newDataPath(m *Model) *dataPath {
 type host struct{ d *dataPath }
 
 // Clock implements engine.Host.
-func (h host) Clock() qp.Time { return h.d.core.Now() }
+func (h host) Clock() qp.Time { return h.d.net.core.Now() }
 
 // Owns implements engine.Host. A queue pair of UD has every address of the port.
 func (host) Owns(netip.Addr) bool { return true }
@@ -98,10 +98,11 @@ func (d *dataPath) written(addr uint64, was, now uint32) {
 		(addr-regs.DistributionBase)%regs.DistributionStride == regs.DistributionControlOffset:
 		d.setGroup(uint32(addr-regs.DistributionBase)/regs.DistributionStride, regs.DistributionControl(was), regs.DistributionControl(now))
 	case addr >= regs.NodesBase && addr < regs.NodesBase+regs.NodesStride:
-		d.nodes, d.routesStale = nil, true
+		d.net.nodes, d.net.routesStale = nil, true
 	case addr >= regs.PortsBase && addr < regs.PortsBase+regs.PortsCount*regs.PortsStride:
-		d.routesStale = true
+		d.net.routesStale = true
 	case addr == regs.PrecreditBase+regs.PrecreditControlOffset:
+		d.beginWrite()
 		d.control.set(regs.PrecreditControl(was), regs.PrecreditControl(now))
 	case addr >= regs.DestBase && addr < regs.DestBase+regs.DestCount*regs.DestStride:
 		d.rateChanged()
@@ -117,9 +118,11 @@ func (d *dataPath) command(addr uint64, v uint32) bool {
 			return true
 		}
 		if offset == regs.QpModifyOffset {
+			d.beginWrite()
 			d.modify(i, regs.QpModify(v))
 		}
 	case addr >= regs.DoorbellsBase && addr < regs.DoorbellsBase+regs.DoorbellsCount*regs.DoorbellsStride:
+		d.beginWrite()
 		d.doorbell(addr, v)
 	default:
 		return false
@@ -146,7 +149,7 @@ func (d *dataPath) failOverruns() bool {
 
 // rateChanged has the engine look at the destination table again.
 func (d *dataPath) rateChanged() {
-	d.entriesStale = true
+	d.net.entriesStale = true
 	signal(d.m.wake)
 }
 

@@ -4,6 +4,7 @@ package card
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2/engine"
@@ -17,8 +18,14 @@ type group struct {
 	list    mr.Group
 	regions int // number of regions that use the group
 
-	before mr.DistributionStats // counters when the group was made
-	all    []*engine.Distribution
+	before mr.DistributionStats // counters when the group was made, and of regions that have ended since
+	all    []spread             // the other regions
+}
+
+// spread is the distribution of a region.
+type spread struct {
+	*engine.Distribution
+	region *region
 }
 
 // setGroup makes or removes a group when group_valid changes. A group that regions use stays.
@@ -63,11 +70,12 @@ var errNoGroup = errors.New("the region's distribution group does not exist")
 
 // distribute connects a distribution with its region, which is registered.
 func (d *dataPath) distribute(f *engine.Distribution, r *region) error {
-	if err := d.core.Distribute(f, r.region, r.pd, r.group.list); err != nil {
+	if err := d.net.core.Distribute(f, r.region, r.pd, r.group.list); err != nil {
 		return err
 	}
 	r.group.regions++
-	r.group.all = append(r.group.all, f)
+	r.group.forgetEnded()
+	r.group.all = append(r.group.all, spread{f, r})
 	return nil
 }
 
@@ -89,17 +97,34 @@ func (d *dataPath) showGroup(g *group) {
 	if g == nil {
 		return
 	}
+	g.forgetEnded()
 	sum := g.before
 	for _, f := range g.all {
-		s := f.Stats()
-		sum.Arrived += s.Arrived
-		sum.Refused += s.Refused
-		sum.Reports += s.Reports
-		sum.ReportsLost += s.ReportsLost
-		for i := range s.Delivered {
-			sum.Delivered[i] += s.Delivered[i]
-			sum.Failed[i] += s.Failed[i]
-		}
+		addStats(&sum, f.Distribution)
 	}
 	g.counters(&sum, func(at uint64, v *uint64) { d.in.W64(at, *v) })
+}
+
+// forgetEnded keeps the counters only of regions that are gone and whose messages all have their reports.
+func (g *group) forgetEnded() {
+	g.all = slices.DeleteFunc(g.all, func(s spread) bool {
+		ended := s.region.gone && s.Settled()
+		if ended {
+			addStats(&g.before, s.Distribution)
+		}
+		return ended
+	})
+}
+
+// addStats adds the counters of a distribution.
+func addStats(sum *mr.DistributionStats, f *engine.Distribution) {
+	s := f.Stats()
+	sum.Arrived += s.Arrived
+	sum.Refused += s.Refused
+	sum.Reports += s.Reports
+	sum.ReportsLost += s.ReportsLost
+	for i := range s.Delivered {
+		sum.Delivered[i] += s.Delivered[i]
+		sum.Failed[i] += s.Failed[i]
+	}
 }

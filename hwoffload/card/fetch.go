@@ -89,7 +89,7 @@ func (d *dataPath) consume(q *completionQueue, page uint32, consumer uint16) boo
 // fetchSend reads WQEs as far as the queue pair has room. It returns false if it has read none.
 func (d *dataPath) fetchSend(x *queuePair) bool {
 	before := x.sq.consumer
-	for x.sq.consumer != x.sq.producer && x.q.SendQueued() < int(x.sq.entries) {
+	for x.sq.consumer != x.sq.producer && x.q.SendUsed() < int(x.sq.entries) {
 		b := d.scratch[:x.sq.entry]
 		_ = d.ddr.ReadAt(b, x.sq.at(x.sq.consumer)) // newRing has checked the range
 		x.sq.consumer++
@@ -113,7 +113,7 @@ func (d *dataPath) fetchSend(x *queuePair) bool {
 // error, which a card can only report as a completion).
 func (d *dataPath) badWQE(x *queuePair, cq *completionQueue, id uint64) {
 	d.setEvents(x.num, regs.QpEvents(0).WithBadWqe(true))
-	_, _ = d.core.Modify(&x.q, &verbs.Attr{State: verbs.StateErr}, verbs.MaskState, nil) // possible from every state but RESET
+	_, _ = d.net.core.Modify(&x.q, &verbs.Attr{State: verbs.StateErr}, verbs.MaskState, nil) // possible from every state but RESET
 	cq.Complete(verbs.Completion{WRID: id, QPN: x.num, Status: verbs.StatusLocalQPOperation})
 }
 
@@ -128,7 +128,7 @@ func (d *dataPath) decodeSend(x *queuePair, entry []byte) bool {
 	if a == nil {
 		return false
 	}
-	d.wr.AH = d.handleFor(x, ah, a)
+	d.wr.AH = d.net.handleFor(x, ah, a)
 	return true
 }
 
@@ -144,7 +144,7 @@ func (d *dataPath) nextRecv(r *ring) bool {
 func (d *dataPath) fetchRecv(x *queuePair) {
 	before := x.rq.consumer
 	for x.rq.consumer != x.rq.producer && x.q.RecvQueued() < int(x.rq.entries) {
-		if !d.nextRecv(&x.rq) || d.core.Recv(&x.q, &d.recv) != nil {
+		if !d.nextRecv(&x.rq) || d.net.core.Recv(&x.q, &d.recv) != nil {
 			d.badWQE(x, x.recv.cq, d.recv.ID)
 		}
 	}

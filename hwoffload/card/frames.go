@@ -53,7 +53,7 @@ func (m *Model) Deadline() qp.Time {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	const never = math.MaxInt64
-	if at := m.data.core.Deadline(m.data.core.Now(), never); at != never {
+	if at := m.data.net.core.Deadline(m.data.net.core.Now(), never); at != never {
 		return at
 	}
 	return 0
@@ -76,7 +76,7 @@ func (m *Model) Counters() qp.Counters {
 }
 
 func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
-	to := d.port(i)
+	to := d.net.port(i)
 	if !to.enable || len(frame) < etherLen || [6]byte(frame[:6]) != to.mac {
 		return
 	}
@@ -92,7 +92,7 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 		return
 	}
 	n := p.BTH().DestQP()
-	d.core.Packet(&p, d.measure(&p, now))
+	d.net.core.Packet(&p, d.net.measure(&p, now))
 	switch x := d.qps[n]; {
 	case x == nil:
 	case x.srq != nil:
@@ -102,13 +102,21 @@ func (d *dataPath) deliver(i int, frame []byte, now qp.Time) {
 	}
 }
 
+// beginWrite is begin for a write of the driver, whose time a model knows that runs (Start). For others it is that of the
+// last call of Deliver, NextFrame or Expire.
+func (d *dataPath) beginWrite() {
+	if d.m.running != nil {
+		d.begin(d.m.running())
+	}
+}
+
 // begin has the engine count what follows as done at now.
 func (d *dataPath) begin(now qp.Time) {
-	d.core.Begin(max(now, d.core.Now()))
-	d.renewRoutes()
-	if d.entriesStale {
-		d.entriesStale = false
-		d.core.EntriesChanged()
+	d.net.core.Begin(max(now, d.net.core.Now()))
+	d.net.renewRoutes()
+	if d.net.entriesStale {
+		d.net.entriesStale = false
+		d.net.core.EntriesChanged()
 	}
 	d.control.shown.stale = true
 }
@@ -122,7 +130,7 @@ func (d *dataPath) work() (did bool) {
 		did = d.qps[x.num] == x && d.fetchSend(x) || did
 	}
 	d.spare = list[:0]
-	n := d.core.Run(false)
+	n := d.net.core.Run(false)
 	return d.failOverruns() || did || n > 0 || len(d.fetching) > 0
 }
 
@@ -130,18 +138,21 @@ func (d *dataPath) work() (did bool) {
 func (d *dataPath) next(now qp.Time, buf []byte) (port, n int, ok bool) {
 	d.begin(now)
 	for {
-		for len(d.out.frames) > 0 {
-			f := d.out.pop()
-			from := d.port(f.port)
+		for len(d.net.out.frames) > 0 {
+			f := d.net.out.pop()
+			from := d.net.port(f.port)
 			n := copy(buf, f.b[:f.n])
-			d.out.recycle(f)
+			d.net.out.recycle(f)
+			if !from.enable {
+				continue // the port was disabled since the frame was built
+			}
 			if !from.loopback {
 				return f.port, n, true
 			}
 			copy(buf, from.mac[:])
 			d.deliver(f.port, buf[:n], now)
 		}
-		if !d.work() && len(d.out.frames) == 0 {
+		if !d.work() && len(d.net.out.frames) == 0 {
 			return 0, 0, false
 		}
 	}

@@ -91,6 +91,7 @@ type region struct {
 	pd     uint32
 	qpn    uint32 // queue pair that a window is bound to, 0 = none
 	group  *group // group of a distribution region
+	gone   bool   // a distribution region that was removed
 	tasks  *taskQueue
 }
 
@@ -162,7 +163,7 @@ func (d *dataPath) setRegion(i uint32, was, now regs.MrControl) {
 	case now.Valid():
 		r := d.register(i, now)
 		if r != nil {
-			d.regions[i] = r
+			d.mem.regions[i] = r
 		}
 		if r != nil && r.tasks != nil {
 			r.tasks.start()
@@ -170,26 +171,27 @@ func (d *dataPath) setRegion(i uint32, was, now regs.MrControl) {
 			d.in.W32(regs.MrBase+uint64(i)*regs.MrStride+regs.MrStateOffset, uint32(v))
 			return
 		}
-		d.showRegion(i, r != nil, r != nil && r.window != nil)
-	case d.regions[i] == nil:
-		d.showRegion(i, false, false)
-	case d.regions[i].tasks != nil && !d.regions[i].tasks.close() || !d.removeRegion(i):
+		d.mem.showRegion(i, r != nil, r != nil && r.window != nil)
+	case d.mem.regions[i] == nil:
+		d.mem.showRegion(i, false, false)
+	case d.mem.regions[i].tasks != nil && !d.mem.regions[i].tasks.close() || !d.removeRegion(i):
 		regs.MrOf(d.in, int(i)).SetControl(now.WithValid(true))
 	}
 }
 
 // removeRegion ends a region or window. It returns false if windows are bound to it.
 func (d *dataPath) removeRegion(i uint32) bool {
-	r := d.regions[i]
+	r := d.mem.regions[i]
 	if r.release() != nil {
 		return false
 	}
 	if r.group != nil {
 		r.group.regions--
+		r.gone = true
 	}
-	d.closePD(r.pd)
-	delete(d.regions, i)
-	d.showRegion(i, false, false)
+	d.mem.closePD(r.pd)
+	delete(d.mem.regions, i)
+	d.mem.showRegion(i, false, false)
 	return true
 }
 
@@ -210,12 +212,12 @@ func (d *dataPath) register(i uint32, c regs.MrControl) *region {
 		return nil
 	}
 	var err error
-	d.openPD(r.pd)
+	d.mem.openPD(r.pd)
 	switch c.Kind() {
 	case regs.MrKindWindow:
-		r.window, err = d.table().AllocWindowKey(r.pd, key)
+		r.window, err = d.mem.table().AllocWindowKey(r.pd, key)
 	case regs.MrKindPlain, regs.MrKindDistribution, regs.MrKindTaskQueue:
-		pages := d.pages(e)
+		pages := d.mem.pages(e)
 		if pages == nil {
 			err = errBeyond
 			break
@@ -234,14 +236,14 @@ func (d *dataPath) register(i uint32, c regs.MrControl) *region {
 				break
 			}
 		}
-		if r.region, err = d.table().Register(s); err == nil && r.group != nil {
+		if r.region, err = d.mem.table().Register(s); err == nil && r.group != nil {
 			if err = d.distribute(&f, r); err != nil {
 				_ = r.region.Deregister() // nothing uses it yet
 			}
 		}
 	}
 	if err != nil {
-		d.closePD(r.pd)
+		d.mem.closePD(r.pd)
 		return nil
 	}
 	return r

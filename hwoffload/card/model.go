@@ -15,6 +15,7 @@ import (
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/hwoffload/regs/layout"
+	"github.com/softroce/softroce-xdp/rocev2/qp"
 )
 
 // Model is a card in memory. Registers behave as their access in the definition says, and
@@ -29,9 +30,10 @@ type Model struct {
 	clock  func() uint64 // nil: register now_ns stays as it is
 
 	data      *dataPath
-	tasks     *Tasks        // nil: block task has no effect
-	wake      chan struct{} // signal that there may be packets to send
-	interrupt chan struct{} // signal that the interrupt line became active
+	tasks     *Tasks         // nil: block task has no effect
+	running   func() qp.Time // time of a model that runs (Start); nil: it does not
+	wake      chan struct{}  // signal that there may be packets to send
+	interrupt chan struct{}  // signal that the interrupt line became active
 }
 
 var _ hwoffload.Device = (*Model)(nil)

@@ -20,8 +20,9 @@ type outFrame struct {
 	b       []byte
 }
 
-// outputRoom is how many frames of data are built ahead.
-const outputRoom = 32
+// outputRoom is how many frames of data are built ahead. A frame has its time T1 from when it is built, so its wait in the
+// card would count as one on the way.
+const outputRoom = 1
 
 // outPort is a port as the engine sees it.
 type outPort struct {

@@ -39,7 +39,7 @@ type posted struct {
 // post posts a work request. ended is nil for one of the driver.
 func (x *queuePair) post(wr *verbs.SendWR, ended func(id uint64, s verbs.Status)) error {
 	q, d := &x.send, x.d
-	if x.q.SendQueued() >= len(q.sent) {
+	if x.q.SendUsed() >= len(q.sent) {
 		return verbs.ErrQueueFull
 	}
 	p := &q.sent[q.next%uint64(len(q.sent))]
@@ -47,12 +47,12 @@ func (x *queuePair) post(wr *verbs.SendWR, ended func(id uint64, s verbs.Status)
 	if to != nil {
 		to.uses++
 	}
-	d.endUse(p.to)
+	d.net.endUse(p.to)
 	*p = posted{wr.ID, ended, to}
 	id := wr.ID
 	wr.ID = q.next
 	q.next++ // before PostSend, which completes it at once in ERR
-	err := d.core.Send(&x.q, wr)
+	err := d.net.core.Send(&x.q, wr)
 	if err != nil {
 		q.next--
 	}

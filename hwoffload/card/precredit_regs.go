@@ -47,23 +47,23 @@ func (c *control) start() {
 		epoch = c.epoch
 	}
 	c.used = true
-	c.d.renewRoutes()
-	c.endpoint = c.d.core.UsePreCredit(engine.PreCredit{Receiver: &r, Sender: s, FirstEpoch: epoch})
+	c.d.net.renewRoutes()
+	c.endpoint = c.d.net.core.UsePreCredit(engine.PreCredit{Receiver: &r, Sender: s, FirstEpoch: epoch})
 	c.shown = controlView{stale: true, changes: c.d.m.values[regs.PrecreditBase+regs.PrecreditListChangesOffset]}
-	c.d.entriesStale = true
+	c.d.net.entriesStale = true
 	c.showActive(true)
 }
 
 // end ends it. Frames of the last messages wait to be sent.
 func (c *control) end() {
-	c.d.core.EndPreCredit()
+	c.d.net.core.EndPreCredit()
 	c.shown.stale = true
 	c.show()
 	c.shown = controlView{changes: c.shown.changes + 1}
 	c.showList()
 	c.epoch = c.endpoint.Receiver.Epoch()
 	c.endpoint = nil
-	for _, e := range c.d.entries {
+	for _, e := range c.d.net.entries {
 		e.ahead = 0
 	}
 	c.showActive(false)

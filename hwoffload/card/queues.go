@@ -102,7 +102,7 @@ func (c *completionQueue) Complete(w verbs.Completion) {
 		return
 	}
 	if w.Status != verbs.StatusSuccess {
-		c.d.core.ShowFailure(w.QPN) // who sees the completion finds the queue pair in the state of the failure
+		c.d.net.core.ShowFailure(w.QPN) // who sees the completion finds the queue pair in the state of the failure
 	}
 	var b [wqe.CqeBytes]byte
 	wqe.EncodeCompletion(b[:], &w)

@@ -40,6 +40,9 @@ type Running struct {
 // what it sends. The link of a port with a wire is up. The caller keeps the model for one Start.
 func Start(m *Model, wires [regs.PortsCount]Wire) *Running {
 	r := &Running{m: m, wires: wires, start: time.Now(), stop: make(chan struct{})}
+	m.lock.Lock()
+	m.running = r.now
+	m.lock.Unlock()
 	r.all.Add(1)
 	go r.send()
 	for i, w := range wires {

@@ -250,7 +250,7 @@ type taskMemory struct {
 func (t taskMemory) use(do func(task.Memory) mem.Fault) mem.Fault {
 	t.m.lock.Lock()
 	defer t.m.lock.Unlock()
-	return do(t.of(t.m.data.memory()))
+	return do(t.of(t.m.data.mem.memory()))
 }
 
 func (t taskMemory) Check(o *task.Operand, need verbs.Access) mem.Fault {

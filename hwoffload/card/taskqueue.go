@@ -70,14 +70,14 @@ func (t *taskQueue) run() {
 	s, err := task.NewServer(task.ServerConfig{
 		Executor: t.u.exec, PD: t, QP: t, CQ: t, Depth: t.depth, Memory: taskMemory{t.u.m, func(m mem.Memory) task.Memory { return task.Remote(m, t.x.pd, t.x.num) }},
 	})
-	t.locked(func(d *dataPath) { d.showRegion(t.i, err == nil, false) })
+	t.locked(func(d *dataPath) { d.mem.showRegion(t.i, err == nil, false) })
 	if err == nil {
 		_ = s.Serve(t.ctx) // why it ends is in the state of the queue pair
 	}
 	t.locked(func(d *dataPath) {
 		t.ended = true
 		delete(t.u.queues, t)
-		d.showRegion(t.i, err == nil, true)
+		d.mem.showRegion(t.i, err == nil, true)
 		if t.closing {
 			e := regs.MrOf(d.in, int(t.i))
 			e.SetControl(e.Control().WithValid(false))
@@ -152,7 +152,7 @@ func (t *taskQueue) PostRecv(wr *verbs.RecvWR) (err error) {
 			err = errNoPair
 			return
 		}
-		err = d.core.Recv(&t.x.q, wr)
+		err = d.net.core.Recv(&t.x.q, wr)
 		signal(d.m.wake)
 	})
 	return err
@@ -212,7 +212,7 @@ func (p *taskMemoryPart) access(b []byte, off int64, do func(m mem.Memory, va ui
 		return 0, errPart
 	}
 	p.t.locked(func(d *dataPath) {
-		if n = len(b); do(d.memory(), p.VA()+uint64(off)) != mem.FaultNone {
+		if n = len(b); do(d.mem.memory(), p.VA()+uint64(off)) != mem.FaultNone {
 			n, err = 0, errPart
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/hwoffload/card"
 	"github.com/softroce/softroce-xdp/hwoffload/driver"
+	"github.com/softroce/softroce-xdp/hwoffload/regs"
 	"github.com/softroce/softroce-xdp/rocev2"
 	"github.com/softroce/softroce-xdp/rocev2/mr"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -152,6 +153,23 @@ func TestDistributionAfterReset(t *testing.T) {
 	}
 	for _, e := range s.at {
 		e.wants(100, data, "a destination")
+	}
+}
+
+// What a distribution sends by a queue pair takes no places of the driver's ring.
+func TestDistributionLeavesTheRing(t *testing.T) {
+	s := newStar(t, 1)
+	s.net.Drop = func(frame []byte) bool { return bytes.Equal(frame[:6], s.at[2].mac[:]) }
+	const ring = 16
+	for id := uint64(1); id <= ring; id++ {
+		s.send(id, 0, 10)
+		s.origin.completes(verbs.Completion{WRID: id, Op: verbs.OpWrite})
+	}
+	to := s.to[2]
+	before := regs.QpOf(s.card.card, int(to.qp.QPN())).SqConsumed()
+	to.post(&verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: []verbs.SGE{to.sge(0, 10)}, RemoteAddr: regionVA, RKey: s.at[2].mr.RKey()})
+	if n := regs.QpOf(s.card.card, int(to.qp.QPN())).SqConsumed() - before; n != 1 {
+		t.Errorf("the card has read %d WQEs", n)
 	}
 }
 

@@ -138,7 +138,7 @@ func (r *receiver) open(x *QP, p *rocev2.Packet) bool {
 // policy only (ingress): queue pairs ignore it.
 func (c *Counters) wrongPKey(h rocev2.BTH, x *QP) {
 	switch {
-	case x.crypt != nil && !seal.Sealable(h.Opcode()):
+	case x.crypt != nil && h.Opcode() == rocev2.CNP:
 		x.q.Config().Count.Ignored++
 	case x.crypt != nil:
 		x.crypt.count.Plain++

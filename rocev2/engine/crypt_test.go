@@ -396,7 +396,7 @@ func TestOneEndPlain(t *testing.T) {
 	}
 }
 
-// A CNP is never encrypted: it is ignored, as by a plain queue pair, and not counted as a plain packet.
+// A CNP is never encrypted: it is ignored, as by a plain queue pair, and not counted as a plain packet. Others are.
 func TestCNPToEncryptedQueuePair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecret(t, verbs.RC, 0, seal.Limits{})
@@ -409,6 +409,14 @@ func TestCNPToEncryptedQueuePair(t *testing.T) {
 		ignored := s.e.qpCount.Ignored
 		if c, changed := s.deliverAgain(frame); changed || c != (CryptCounters{}) || s.e.qpCount.Ignored != ignored+1 {
 			t.Errorf("memory changed %v, %+v, %d ignored", changed, c, s.e.qpCount.Ignored-ignored)
+		}
+		other := rocev2.Datagram{Src: us, Dst: us, Opcode: rocev2.UDSendOnly, DestQP: s.x.num}
+		if frame, err = other.AppendTo(make([]byte, etherLen)); err != nil {
+			t.Fatal(err)
+		}
+		frame[12] = 8
+		if c, _ := s.deliverAgain(frame); c != (CryptCounters{Plain: 1}) {
+			t.Errorf("a plain packet of UD: %+v", c)
 		}
 	})
 }

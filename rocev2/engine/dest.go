@@ -14,6 +14,7 @@ type destinations struct {
 	e       *Core
 	rails   []*rail
 	entries map[entryKey]*dest // those with an entry (entry.go)
+	ordered []*dest            // the same, in the order of their first use
 	waiting []*dest            // those of them that wait for their entry
 	timers  wheel[*dest]       // ends of waits for pacers
 	onTimer func(*dest)        // transmitter.unblock

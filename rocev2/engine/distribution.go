@@ -18,6 +18,7 @@ import (
 type Distribution struct {
 	core    *Core
 	forward *mr.Distribution // nil before the region is complete
+	pd      uint32           // protection domain of the region and of the group
 	group   map[uint32]*QP   // queue pairs by number, as a number may get another owner
 	origins []*internalSends // sends of the messages without a report, in their order
 	unsent  []unsentReport   // reports whose send queue was full
@@ -46,16 +47,17 @@ func (e *Core) Distribute(d *Distribution, r *mr.Region, pd uint32, g mr.Group) 
 	if err != nil {
 		return err
 	}
-	d.group, d.forward = group, forward
+	d.pd, d.group, d.forward = pd, group, forward
 	if e.distributor == nil {
 		e.distributor = &distributor{e: e}
 	}
 	return nil
 }
 
-// Renew has the distribution send by a queue pair that has taken the number of one of its group, which was removed.
+// Renew has the distribution send by a queue pair that has taken the number of one of its group, which was removed. One that
+// could not be in the group is left out: messages to it fail.
 func (d *Distribution) Renew(x *QP) {
-	if _, ok := d.group[x.num]; ok {
+	if _, ok := d.group[x.num]; ok && x.typ == verbs.RC && x.q.Config().PD == d.pd && x.ooo == nil {
 		d.group[x.num] = x
 	}
 }
@@ -70,6 +72,11 @@ func (d *Distribution) Close() error {
 	}
 	d.closed = true
 	return nil
+}
+
+// Settled reports whether the reports of all messages that have arrived have ended.
+func (d *Distribution) Settled() bool {
+	return d.stats.Arrived-d.stats.Refused == d.stats.Reports+d.stats.ReportsLost
 }
 
 // Reopen takes Close back.

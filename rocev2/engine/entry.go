@@ -49,6 +49,7 @@ func (s *destinations) entryDest(to *PathState) *dest {
 			s.entries = map[entryKey]*dest{}
 		}
 		s.entries[k] = d
+		s.ordered = append(s.ordered, d)
 	}
 	d.refs++
 	return d
@@ -57,12 +58,14 @@ func (s *destinations) entryDest(to *PathState) *dest {
 // dropEntry forgets such a destination.
 func (s *destinations) dropEntry(d *dest) {
 	delete(s.entries, entryKey{d.entry, d.addr})
-	s.waiting = slices.DeleteFunc(s.waiting, func(w *dest) bool { return w == d })
+	for _, list := range [...]*[]*dest{&s.ordered, &s.waiting} {
+		*list = slices.DeleteFunc(*list, func(w *dest) bool { return w == d })
+	}
 }
 
-// EntriesChanged has the core ask all entries again for what their peers understand.
+// EntriesChanged has the core ask all entries again for what their peers understand, in the order of their first use.
 func (e *Core) EntriesChanged() {
-	for _, d := range e.dests.entries {
+	for _, d := range e.dests.ordered {
 		d.stamps, d.offersCredit = d.entry.Understands()
 		if e.hooks != nil {
 			e.hooks.onPeer(d, &DestSync{Known: true, Stamps: d.stamps, Credit: d.offersCredit})
@@ -90,8 +93,10 @@ func (s *destinations) releaseEntries() {
 			s.waiting = append(s.waiting, d)
 			continue
 		}
-		d.waited, d.paceBlocked, d.waitsUntil = d.waited+s.e.now-d.paceBlocked, 0, 0
+		waited := s.e.now - d.paceBlocked
+		d.paceBlocked, d.waitsUntil = 0, 0
 		if !d.drr.Empty() {
+			d.waited += waited
 			s.e.tx.enqueueDest(d)
 		}
 	}

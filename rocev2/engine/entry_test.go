@@ -5,10 +5,14 @@ package engine
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/cc/precredit"
 	"github.com/softroce/softroce-xdp/rocev2"
+	"github.com/softroce/softroce-xdp/rocev2/creditwire"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
+	"github.com/softroce/softroce-xdp/rocev2/seal"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
@@ -106,6 +110,9 @@ func TestEntryRateChanges(t *testing.T) {
 	if at := e.Deadline(1e9, never); len(port.frames) != 0 || at != 1<<60 {
 		t.Errorf("%d packets have left; the next is due at %d", len(port.frames), at)
 	}
+	if to.address.dest.waits(e.now) {
+		t.Error("NAKs to a paced destination wait")
+	}
 	entry.at = 0
 	e.Run(false)
 	if len(port.frames) != 1 {
@@ -167,5 +174,120 @@ func TestChosenNumber(t *testing.T) {
 	e.RemoveQP(x)
 	if _, err := make(7); err != nil {
 		t.Errorf("7 again: %v", err)
+	}
+}
+
+// What has waited and is lost does not count for a message that is posted later.
+func TestEntryWaitOfLostMessage(t *testing.T) {
+	for _, released := range []bool{false, true} {
+		e := bench(t)
+		entry := &testEntry{at: 1 << 60}
+		to := entryHandle(e, &capture{memoryPort: memoryPort{free: 64}}, entry)
+		lost, later := datagrams(t, e), datagrams(t, e)
+		lost.postTo(t, to)
+		e.tx.markDirty(lost)
+		e.Begin(1e9)
+		e.Run(false)
+		if e.Begin(2e9); released {
+			entry.at = 0
+			e.dests.releaseEntries()
+		}
+		e.RemoveQP(lost)
+		entry.at = 0
+		e.Run(false)
+		later.postTo(t, to)
+		e.tx.markDirty(later)
+		e.Begin(3e9)
+		e.Run(false)
+		if w := entry.waited; len(w) != 1 || w[0] != 0 {
+			t.Errorf("released %v: packets have waited %v", released, w)
+		}
+	}
+}
+
+// peerOrder notes the order of calls of onPeer.
+type peerOrder struct {
+	noHooks
+	peers []*dest
+}
+
+func (o *peerOrder) onPeer(d *dest, _ *DestSync) { o.peers = append(o.peers, d) }
+
+// Entries are asked in the order of their first use, each time.
+func TestEntriesChangedInOrder(t *testing.T) {
+	e := bench(t)
+	var handles []*testAH
+	for range 20 {
+		handles = append(handles, entryHandle(e, &capture{}, &testEntry{}))
+	}
+	e.Close(&handles[7].address)
+	handles = slices.Delete(handles, 7, 8)
+	o := &peerOrder{}
+	e.hooks = o
+	e.EntriesChanged()
+	if len(o.peers) != len(handles) {
+		t.Fatalf("%d entries were asked, want %d", len(o.peers), len(handles))
+	}
+	for i, h := range handles {
+		if o.peers[i] != h.address.dest {
+			t.Errorf("entry %d is not asked in its turn", i)
+		}
+	}
+}
+
+// The longest frame fits into a quantum: each queue pair sends one packet at least in its turn.
+func TestEntryQuantum(t *testing.T) {
+	if longest := etherLen + 4096 + rocev2.PMTUOverhead + seal.Overhead; entryQuantum < longest {
+		t.Errorf("the quantum has %d bytes, the longest frame %d", entryQuantum, longest)
+	}
+}
+
+// numbered is an entry that has a number.
+type numbered struct{ testEntry }
+
+func (*numbered) ID() uint32 { return 7 }
+
+// A node without queue pairs may get another address, and keeps its account.
+func TestEntryPeerMoves(t *testing.T) {
+	e := bench(t)
+	e.UsePreCredit(PreCredit{Frames: 64})
+	c, entry := e.hooks.(*credits), &numbered{}
+	at := func(last byte) *dest { return &dest{addr: netip.AddrFrom4([4]byte{10, 0, 0, last}), entry: entry} }
+	first, second := at(1), at(2)
+	p := c.peerOf(first)
+	if p.dest = first; c.peerOf(second) != nil {
+		t.Error("a node with queue pairs has two addresses")
+	}
+	if p.dest = nil; c.peerOf(second) != p || c.peers[second.addr] != p || c.peers[first.addr] != nil {
+		t.Errorf("after the node has moved: peers %v", c.peers)
+	}
+}
+
+// A grant of a node comes to any address that its queue pairs have here: the latest one is that of all messages.
+func TestEntryGrantAddress(t *testing.T) {
+	e := bench(t)
+	e.UsePreCredit(PreCredit{Frames: 64})
+	c := e.hooks.(*credits)
+	d := &dest{addr: netip.AddrFrom4([4]byte{10, 0, 0, 1}), entry: &numbered{}, flight: qp.NewFlight()}
+	p := c.peerOf(d)
+	p.dest, d.credit, p.lastSrc = d, p, netip.AddrFrom4([4]byte{10, 0, 0, 9})
+	x := &QP{egress: egress{src: us}, credit: &creditFlow{}}
+	x.credit.Data, p.last.Path = x, fixed(PathState{Err: errors.New("no route")})
+	p.Connect(&x.credit.Flow)
+	p.TurnOn()
+	var o rocev2.Datagram
+	creditwire.PutGrant(&o, precredit.Grant{Epoch: 1, Seq: 1, Limit: 1000, LifeNs: 1e9})
+	o.Src, o.Dst = d.addr, p.lastSrc
+	b, err := o.AppendTo(make([]byte, etherLen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[12] = 8 // IPv4
+	pkt, err := rocev2.ParseFrame(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.onControl(pkt, Meta{Proven: true}); c.end.Counts.Ignored != 0 {
+		t.Errorf("%d messages ignored", c.end.Counts.Ignored)
 	}
 }

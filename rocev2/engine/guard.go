@@ -113,8 +113,8 @@ func (s *destinations) mtuOf(d *dest) int {
 // table's entry was made. Plain peers never give one.
 const answerPatience = qp.Time(20 * time.Millisecond)
 
-// waits reports whether packets to the destination wait for its first token.
-func (d *dest) waits(now qp.Time) bool { return now < d.waitsUntil }
+// waits reports whether packets to the destination wait for its first token. An entry has it from the beginning.
+func (d *dest) waits(now qp.Time) bool { return d.entry == nil && now < d.waitsUntil }
 
 // nakWaits reports whether the queue pair has failed, and its last answer waits for that token. Nothing repeats this
 // NAK: without it, the peer's work request would end with another status, after all its retries.

@@ -36,7 +36,7 @@ func (c *credits) add(id precredit.SenderID, addr netip.Addr, keep bool) *credit
 }
 
 // peerOf returns the record of the peer at a destination, which is made if there is none. nil: a peer of this number has
-// another destination.
+// queue pairs at another destination.
 func (c *credits) peerOf(d *dest) *creditPeer {
 	if d.entry == nil {
 		if p := c.peers[d.addr]; p != nil {
@@ -47,12 +47,24 @@ func (c *credits) peerOf(d *dest) *creditPeer {
 	id := precredit.SenderID(d.entry.ID())
 	if peer := c.end.Peer(id); peer != nil {
 		p := peer.Port.(*creditPeer)
-		if p.addr != d.addr || p.dest != nil && p.dest != d {
+		if p.dest != nil && p.dest != d {
 			return nil
+		}
+		if p.addr != d.addr {
+			c.move(p, d.addr)
 		}
 		return p
 	}
 	return c.add(id, d.addr, true)
+}
+
+// move gives a peer without queue pairs another address. What the node at the old one has granted is void.
+func (c *credits) move(p *creditPeer, to netip.Addr) {
+	if c.peers[p.addr] == p {
+		delete(c.peers, p.addr)
+	}
+	p.addr, c.peers[to] = to, p
+	p.Renew()
 }
 
 // mayCredit reports whether the peer of a queue pair at a destination may have pre-credit: an engine, or one that has a

@@ -72,7 +72,7 @@ func (c *credits) onControl(pkt rocev2.Packet, m Meta) {
 	if p != nil && p.keep && c.onControlOfEntry(p, &pkt, &m) {
 		return
 	}
-	if p == nil || len(p.Flows()) == 0 || pkt.Dst() != p.pair().src {
+	if p == nil || len(p.Flows()) == 0 || !p.keep && pkt.Dst() != p.pair().src {
 		c.keepEarly(c.now(), &pkt)
 		c.end.Counts.Ignored++
 		return
@@ -168,17 +168,18 @@ func (c *credits) send(p *creditPeer, o *rocev2.Datagram) bool {
 	o.Src, o.Dst, o.TOS, o.TTL, o.SrcPort = to.Src, to.Dst, a.Flow.TClass, a.Flow.HopLimit, a.Flow.port
 	o.Stamp = &c.stamp
 	port := to.portTo(p.dest)
-	if to.Entry != nil {
-		c.stamp = rocev2.Stamp{}
-		if !to.Entry.Proof(e.now, &c.stamp) || o.Len(0)+rocev2.StampLen > to.MTU {
-			return false
-		}
-	} else if !c.stampControl(p.dest, to, o) || !port.Room() {
+	if to.Entry == nil && (!c.stampControl(p.dest, to, o) || !port.Room()) {
 		return false
 	}
 	frame := port.Frame()
 	if frame == nil {
 		return false
+	}
+	if to.Entry != nil { // after Frame, as for data: the program notes that the frame has an option
+		c.stamp = rocev2.Stamp{}
+		if !to.Entry.Proof(e.now, &c.stamp) || o.Len(0)+rocev2.StampLen > to.MTU {
+			return false
+		}
 	}
 	if _, err := o.Begin(frame[etherLen:], 0); err != nil {
 		return false

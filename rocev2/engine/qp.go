@@ -133,6 +133,9 @@ func (x *QP) QPN() uint32 { return x.num }
 // SendQueued returns the number of work requests on the send queue, RecvQueued that on its own receive queue.
 func (x *QP) SendQueued() int { return x.transport.SendQueued() }
 
+// SendUsed returns how many places of Config.MaxSend are in use: work requests of distributions have others.
+func (x *QP) SendUsed() int { return x.transport.SendUsed() }
+
 // RecvQueued is SendQueued of the receive queue.
 func (x *QP) RecvQueued() int { return x.q.RecvQueued() }
 

@@ -22,7 +22,7 @@ import (
 func (e *Core) Frame(b []byte, m Meta) { e.rx.frame(b, m, false) }
 
 // Packet is Frame for a packet whose ICRC is right. The core changes it in place.
-func (e *Core) Packet(p *rocev2.Packet, m Meta) { e.rx.packet(p, m, false) }
+func (e *Core) Packet(p *rocev2.Packet, m Meta) { e.rx.packet(p, &m, false) }
 
 // FrameTooLong counts a frame that was longer than its interface's MTU.
 func (e *Core) FrameTooLong() { e.count.rxTooLong++ }
@@ -31,31 +31,31 @@ func (e *Core) FrameTooLong() { e.count.rxTooLong++ }
 func (r *receiver) frame(b []byte, m Meta, loopback bool) {
 	p, ok := r.parse(b, loopback)
 	if ok {
-		r.packet(&p, m, loopback)
+		r.packet(&p, &m, loopback)
 	}
 }
 
 // packet is stages 3 to 5.
-func (r *receiver) packet(p *rocev2.Packet, m Meta, loopback bool) {
+func (r *receiver) packet(p *rocev2.Packet, m *Meta, loopback bool) {
 	if r.e.hooks != nil && p.BTH().DestQP() == rocev2.ControlQPN {
-		r.e.hooks.onControl(*p, m)
+		r.e.hooks.onControl(*p, *m)
 		return
 	}
-	x := r.lookup(p, &m)
-	if x == nil || x.crypt != nil && !r.open(x, p) || !m.Proven && !r.admit(x, p, &m) {
+	x := r.lookup(p, m)
+	if x == nil || x.crypt != nil && !r.open(x, p) || !m.Proven && !r.admit(x, p, m) {
 		return
 	}
 	if !loopback {
 		r.note(x, p, m)
 	}
 	if !x.hooked || loopback {
-		r.deliver(x, p, &m)
+		r.deliver(x, p, m)
 		return
 	}
 	count := x.q.Config().Count
 	inFlight, taken := x.dest.flight.Bytes(), count.Taken()
-	r.deliver(x, p, &m)
-	r.e.hooks.onReceived(x, *p, m, inFlight, count.Taken() != taken)
+	r.deliver(x, p, m)
+	r.e.hooks.onReceived(x, *p, *m, inFlight, count.Taken() != taken)
 }
 
 // parse reads the headers and checks the ICRC, which packets that the engine has sent itself do not have.
@@ -110,7 +110,7 @@ func matchPKey(a, b uint16) bool {
 	return (a^b)&^full == 0 && (a|b)&full != 0 && a&^full != 0
 }
 
-func (r *receiver) note(x *QP, p *rocev2.Packet, m Meta) {
+func (r *receiver) note(x *QP, p *rocev2.Packet, m *Meta) {
 	d := r.sender(x, p)
 	if d == nil {
 		return

@@ -26,7 +26,7 @@ func (d *dest) stamp(s *rocev2.Stamp, now uint64) {
 }
 
 // note takes what ingress has measured on a packet of the peer.
-func (d *dest) note(m Meta) {
+func (d *dest) note(m *Meta) {
 	if m.Flags&rocev2.StampT1 != 0 {
 		d.peerT1, d.peerT2 = m.T1, m.T2
 	}

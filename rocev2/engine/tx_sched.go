@@ -17,8 +17,8 @@ package engine
 const quantum = 16 << 10
 
 // entryQuantum is that at a destination with an entry, whose rate may be far below that of a link: queue pairs that share it
-// get their parts within a few packets.
-const entryQuantum = 4 << 10
+// get their parts within a few packets. It is not less than the longest frame.
+const entryQuantum = 4<<10 + 256
 
 // quantum is that of one queue pair.
 func (t *transmitter) quantum(x *QP) int32 {
@@ -55,6 +55,7 @@ func (d *dest) dequeue() {
 	x.q.EndService()
 	if d.drr.Empty() {
 		d.pacer.Idle()
+		d.waited = 0
 	}
 }
 
