@@ -121,8 +121,8 @@ var completionRing = area{name: "completion ring", dir: "rocev2/ring", pure: tru
 	},
 	{
 		name: "two threads take the same entries", file: "completions.go",
-		old: "if got = min(n, limit-taken); r.taken.CompareAndSwap(taken, taken+got) {",
-		new: "got = min(n, limit-taken); r.taken.Store(taken+got); if true {", test: "TestTakenOnce",
+		old: "if got = min(n, r.limit(taken+n)-taken); r.taken.CompareAndSwap(taken, taken+got) {",
+		new: "got = min(n, r.limit(taken+n)-taken); r.taken.Store(taken+got); if true {", test: "TestTakenOnce",
 	},
 	{
 		name: "entries are new in the first pass only", file: "completions.go",
