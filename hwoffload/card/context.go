@@ -192,7 +192,7 @@ func release(left []*engine.Path) {
 // fits reports whether the card can send to where a queue pair is connected, with this PMTU. The P_Key of
 // encrypted packets is none of an application, and an encrypted queue pair has no other one.
 func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, mask verbs.AttrMask, encrypted bool) bool {
-	if mask&verbs.MaskPKey != 0 && (matchPKey(a.PKey, seal.PKey) || encrypted && a.PKey != rocev2.DefaultPKey) {
+	if mask&verbs.MaskPKey != 0 && (engine.MatchPKey(a.PKey, seal.PKey) || encrypted && a.PKey != rocev2.DefaultPKey) {
 		return false
 	}
 	connected := x.q.Type() != verbs.UD && a.State >= verbs.StateRTR && a.State < verbs.StateErr
@@ -208,12 +208,6 @@ func (d *dataPath) fits(x *queuePair, path *route, a *verbs.Attr, mask verbs.Att
 		need += seal.Overhead
 	}
 	return ok && need <= int(d.net.port(port).mtu)
-}
-
-// matchPKey is IBTA 10.9.3: the same partition, and at least one full member.
-func matchPKey(a, b uint16) bool {
-	const full = 0x8000
-	return (a^b)&^full == 0 && (a|b)&full != 0 && a&^full != 0
 }
 
 // newPair makes a queue pair of the registers of its context, or returns nil if they name what

@@ -34,10 +34,8 @@ import (
 //	                    GID4 and GID6 in ARGS stand for the GID index of an address of IPv4 and IPv6
 func TestPrograms(t *testing.T) {
 	require.Root(t)
-	require.Command(t, "make", "gcc", "nsenter", "setpriv", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ib_write_bw", "ucx_perftest")
-	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
-		require.Skip(t, "needs the header of verbs: apt-get install libibverbs-dev")
-	}
+	requireVerbs(t)
+	require.Command(t, "setpriv", "ibv_devices", "ucx_perftest")
 	library := t.TempDir()
 	makeLibrary(t, library)
 	compile(t, library, "program")

@@ -62,7 +62,7 @@ func (x *QP) checkCrypt(a *verbs.Attr, mask verbs.AttrMask, path *Path) error {
 	switch {
 	case mask&verbs.MaskPKey != 0 && x.crypt != nil && a.PKey != 0:
 		return fmt.Errorf("nic: the P_Key of an encrypted queue pair is %#x, not one of the application", seal.PKey)
-	case mask&verbs.MaskPKey != 0 && matchPKey(a.PKey, seal.PKey):
+	case mask&verbs.MaskPKey != 0 && MatchPKey(a.PKey, seal.PKey):
 		return fmt.Errorf("nic: the P_Key %#x is for encrypted queue pairs (Encrypt)", a.PKey)
 	case path == nil || x.crypt == nil || mask&verbs.MaskPMTU == 0:
 		return nil

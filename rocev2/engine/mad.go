@@ -56,7 +56,7 @@ func (q *madQueue) receive(p *rocev2.Packet, meta *Meta) bool {
 		return true
 	}
 	switch bth, deth := p.BTH(), p.DETH(); {
-	case bth.Version() != 0 || !matchPKey(bth.PKey(), rocev2.DefaultPKey),
+	case bth.Version() != 0 || !MatchPKey(bth.PKey(), rocev2.DefaultPKey),
 		p.Opcode() != rocev2.UDSendOnly || deth == nil || deth.QKey() != mad.QKey,
 		p.PayloadLen() != mad.Len:
 		q.e.count.rxBadMAD++

@@ -92,7 +92,7 @@ func (r *receiver) lookup(p *rocev2.Packet, m *Meta) *QP {
 		}
 	case bth.Version() != 0:
 		r.e.count.rxMalformed++
-	case !matchPKey(bth.PKey(), x.pkey):
+	case !MatchPKey(bth.PKey(), x.pkey):
 		r.e.count.wrongPKey(bth, x)
 	case x.typ != verbs.UD && x.dest != nil && (p.Src() != x.dest.addr || p.Dst() != x.src) && x.otherRail(p) == nil:
 		r.e.count.rxWrongPeer++
@@ -104,8 +104,8 @@ func (r *receiver) lookup(p *rocev2.Packet, m *Meta) *QP {
 	return nil
 }
 
-// matchPKey is IBTA 10.9.3: the same partition, and at least one full member.
-func matchPKey(a, b uint16) bool {
+// MatchPKey is IBTA 10.9.3: the same partition, and at least one full member.
+func MatchPKey(a, b uint16) bool {
 	const full = 0x8000
 	return (a^b)&^full == 0 && (a|b)&full != 0 && a&^full != 0
 }

@@ -164,9 +164,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *ibv)
 	pthread_mutex_unlock(&c->lock);
 	int error = call_handle(c, SOFTROCE_MSG_DESTROY_CQ, ibv->handle);
 	if (error != 0) {
-		pthread_mutex_lock(&c->lock);
-		cq->stale = false;
-		pthread_mutex_unlock(&c->lock);
+		set_stale(c, cq, false);
 		on_signals(c); /* signals that came meanwhile */
 		return error;
 	}
