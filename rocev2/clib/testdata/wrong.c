@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program with an overflow of the heap and a data race, which sanitizers report. */
+/* A program with an overflow of the heap and a data race, which sanitizers report. The runtime of threads sometimes misses
+ * one access of a thread that ends at once, so both threads repeat theirs, and neither ends before. Relaxed accesses do not
+ * order the others. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
+enum { ACCESSES = 1000 };
+
 static int shared;
+static int enough;
 
 static void *add(void *arg)
 {
 	(void)arg;
-	shared++;
+	while (!__atomic_load_n(&enough, __ATOMIC_RELAXED)) {
+		shared++;
+		sched_yield();
+	}
 	return NULL;
 }
 
@@ -18,7 +27,11 @@ int main(void)
 	pthread_t thread;
 	if (pthread_create(&thread, NULL, add, NULL) != 0)
 		return 1;
-	shared++;
+	for (int i = 0; i < ACCESSES; i++) {
+		shared++;
+		sched_yield();
+	}
+	__atomic_store_n(&enough, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	volatile char *p = malloc(n);
 	p[n] = 1;
