@@ -51,6 +51,7 @@ type Packet struct {
 // the Packet is usable: all headers are there, Payload returns what was captured
 // and VerifyICRC may return ErrNoICRC. After any other error it is not.
 func ParseFrame(b []byte) (Packet, error) {
+	var p Packet
 	if len(b) < ethernetLen {
 		return Packet{}, ErrShort
 	}
@@ -74,99 +75,102 @@ func ParseFrame(b []byte) (Packet, error) {
 	if len(b) > off && (b[off]>>4 == 6) != (typ == etherIPv6) {
 		return Packet{}, ErrNotIP
 	}
-	return parseIP(b, off)
+	err := p.parseIP(b, off)
+	return p, err
 }
 
 // ParseIP finds the headers of an IP datagram; b may be longer than it. Errors
 // are those of ParseFrame.
-func ParseIP(b []byte) (Packet, error) { return parseIP(b, 0) }
+func ParseIP(b []byte) (Packet, error) {
+	var p Packet
+	err := p.parseIP(b, 0)
+	return p, err
+}
 
-func parseIP(b []byte, off int) (Packet, error) {
+func (p *Packet) parseIP(b []byte, off int) error {
 	if len(b) <= off {
-		return Packet{}, ErrShort
+		return ErrShort
 	}
 	switch b[off] >> 4 {
 	case 4:
-		return parseIPv4(b, off)
+		return p.parseIPv4(b, off)
 	case 6:
-		return parseIPv6(b, off)
+		return p.parseIPv6(b, off)
 	}
-	return Packet{}, ErrNotIP
+	return ErrNotIP
 }
 
-func parseIPv4(b []byte, off int) (Packet, error) {
+func (p *Packet) parseIPv4(b []byte, off int) error {
 	h := b[off:]
 	if len(h) < ipv4MinLen {
-		return Packet{}, ErrShort
+		return ErrShort
 	}
 	hdrLen := int(h[0]&0x0F) * 4
 	total := int(binary.BigEndian.Uint16(h[2:4]))
 	if hdrLen < ipv4MinLen || total < hdrLen {
-		return Packet{}, ErrIPHeader
+		return ErrIPHeader
 	}
 	if h[9] != protoUDP {
-		return Packet{}, ErrNotUDP
+		return ErrNotUDP
 	}
 	const moreFragments, offsetMask = 0x2000, 0x1FFF
 	if binary.BigEndian.Uint16(h[6:8])&(moreFragments|offsetMask) != 0 {
-		return Packet{}, ErrFragment
+		return ErrFragment
 	}
-	return parseUDP(b, off, off+hdrLen, off+total)
+	return p.parseUDP(b, off, off+hdrLen, off+total)
 }
 
-func parseIPv6(b []byte, off int) (Packet, error) {
+func (p *Packet) parseIPv6(b []byte, off int) error {
 	h := b[off:]
 	if len(h) < ipv6Len {
-		return Packet{}, ErrShort
+		return ErrShort
 	}
 	const nextFragment = 44
 	switch h[6] {
 	case protoUDP:
 	case nextFragment:
-		return Packet{}, ErrFragment
+		return ErrFragment
 	default:
-		return Packet{}, ErrNotUDP
+		return ErrNotUDP
 	}
 	payload := int(binary.BigEndian.Uint16(h[4:6]))
-	p, err := parseUDP(b, off, off+ipv6Len, off+ipv6Len+payload)
 	p.v6 = true
-	return p, err
+	return p.parseUDP(b, off, off+ipv6Len, off+ipv6Len+payload)
 }
 
-func parseUDP(b []byte, ip, udp, end int) (Packet, error) {
+func (p *Packet) parseUDP(b []byte, ip, udp, end int) error {
 	if len(b) < udp+udpHeaderLen {
-		return Packet{}, ErrShort
+		return ErrShort
 	}
 	if binary.BigEndian.Uint16(b[udp+2:]) != UDPPort {
-		return Packet{}, ErrNotRoCE
+		return ErrNotRoCE
 	}
 	udpLen := int(binary.BigEndian.Uint16(b[udp+4:]))
 	if udpLen < MinUDPLen || udp+udpLen > end {
-		return Packet{}, ErrUDPLength
+		return ErrUDPLength
 	}
 	bth := udp + udpHeaderLen
 	if len(b) < bth+BTHLen {
-		return Packet{}, ErrShortBTH
+		return ErrShortBTH
 	}
 	h := BTH(b[bth : bth+BTHLen])
 	payload := bth + BTHLen + int(h.Opcode().Info().ExtLen)
 	icrc := udp + udpLen - ICRCLen
 	pad := icrc - h.PadCount()
 	if payload > pad {
-		return Packet{}, ErrBodyLength
+		return ErrBodyLength
 	}
 	if len(b) < payload {
-		return Packet{}, ErrShortBTH
+		return ErrShortBTH
 	}
-	p := Packet{
-		b: b, ip: uint32(ip), udp: uint32(udp), bth: uint32(bth),
-		payload: uint32(payload), pad: uint32(pad), icrc: uint32(icrc),
-		surplus: uint32(udp + udpLen), end: uint32(end),
-	}
+	p.b = b
+	p.ip, p.udp, p.bth = uint32(ip), uint32(udp), uint32(bth)
+	p.payload, p.pad, p.icrc = uint32(payload), uint32(pad), uint32(icrc)
+	p.surplus, p.end = uint32(udp+udpLen), uint32(end)
 	if len(b) < end {
-		return p, ErrTruncated
+		return ErrTruncated
 	}
-	return p, nil
+	return nil
 }
 
 // Frame is the buffer that was parsed.

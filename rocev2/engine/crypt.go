@@ -14,7 +14,7 @@ import (
 
 // Encrypted queue pairs (S2.8, docs/program/encryption.md). Package seal has keys, counters and windows.
 // A packet is sealed after its headers and data are in the frame and before the ICRC, in send. It is
-// opened behind the ICRC check, before anything acts on it, in frame. A plain queue pair pays one comparison of
+// opened behind the ICRC check, before anything acts on it, in packet. A plain queue pair pays one comparison of
 // egress.crypt with nil.
 
 // CryptCounters count packets of encrypted queue pairs, and those that look like such packets.

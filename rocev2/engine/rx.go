@@ -29,8 +29,7 @@ func (e *Core) FrameTooLong() { e.count.rxTooLong++ }
 
 // frame is stages 2 to 5 for one Ethernet frame. loopback: it comes from this engine.
 func (r *receiver) frame(b []byte, m Meta, loopback bool) {
-	p, ok := r.parse(b, loopback)
-	if ok {
+	if p, ok := r.parse(b, loopback); ok {
 		r.packet(&p, &m, loopback)
 	}
 }
