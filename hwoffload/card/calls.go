@@ -54,7 +54,7 @@ func (m *Model) calls(offset uint64, bits uint32) {
 
 // done sets the result of a command.
 func (m *Model) done(ok bool) {
-	m.set(regs.CallsBase+regs.CallsResultOffset, uint32(regs.CallsResult(0).WithDone(ok)))
+	m.put(regs.CallsBase+regs.CallsResultOffset, uint32(regs.CallsResult(0).WithDone(ok)))
 }
 
 // collect copies an entry to buffer and starts a new window, if there is one to evaluate. In

@@ -27,7 +27,9 @@ func (m *Model) command(addr uint64, bits uint32) {
 	port := addr - (addr-regs.PortsBase)%regs.PortsStride
 	if addr-port == regs.PortsCommandOffset && regs.PortsCommand(bits).ClearCounters() {
 		for at := uint64(regs.PortsTxPacketsOffset); at < regs.PortsRxIcrcErrorsOffset+8; at += 4 {
-			delete(m.values, port+at)
+			if w, value := m.find(port + at); w != nil {
+				*value = w.reset()
+			}
 		}
 	}
 }

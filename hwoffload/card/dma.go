@@ -142,13 +142,13 @@ func dmaAddr(bank int, offset uint64) uint64 {
 
 func (m *Model) dmaError(bank int, e regs.DdrDmaErrors) {
 	addr := dmaAddr(bank, regs.DdrDmaErrorsOffset)
-	m.set(addr, m.read(addr)|uint32(e))
+	m.put(addr, m.read(addr)|uint32(e))
 }
 
 // count adds 1 to a counter of a bank.
 func (m *Model) count(bank int, offset uint64) {
 	addr := dmaAddr(bank, offset)
-	m.set(addr, m.read(addr)+1)
+	m.put(addr, m.read(addr)+1)
 }
 
 // ddrCommand executes the commands of block ddr.

@@ -24,7 +24,6 @@ type Model struct {
 	hwoffload.Fault
 	lock   sync.Mutex
 	blocks []block
-	values map[uint64]uint32 // words of registers by address; one that is missing has its reset value
 	ddr    ddr
 	dma    dma
 	clock  func() uint64 // nil: register now_ns stays as it is
@@ -50,10 +49,10 @@ func NewAt(clock func() uint64) *Model {
 }
 
 func newModel(blocks []layout.Block) *Model {
-	m := &Model{values: map[uint64]uint32{}, wake: make(chan struct{}, 1), interrupt: make(chan struct{}, 1)}
+	m := &Model{wake: make(chan struct{}, 1), interrupt: make(chan struct{}, 1)}
 	m.data = newDataPath(m)
 	for i := range blocks {
-		m.blocks = append(m.blocks, index(&blocks[i]))
+		m.blocks = append(m.blocks, newBlock(&blocks[i]))
 	}
 	m.setCapabilities()
 	return m
@@ -134,25 +133,26 @@ func (m *Model) Put(addr uint64, v uint32) {
 }
 
 func (m *Model) put(addr uint64, v uint32) {
-	if w := m.find(addr); w != nil {
-		m.set(addr, v&w.readable)
+	if w, value := m.find(addr); w != nil {
+		m.set(addr, value, v&w.readable)
 	}
 }
 
-// set stores the word of a register. A word with the field queued of an entry changes the bit
+// set stores the value of the word at an address. A word with the field queued of an entry changes the bit
 // of the entry in active.
-func (m *Model) set(addr uint64, v uint32) {
-	m.values[addr] = v
+func (m *Model) set(addr uint64, value *uint32, v uint32) {
+	*value = v
 	const queued = regs.DestQueuedWordOffset
 	if addr < regs.DestBase || addr >= regs.DestBase+regs.DestCount*regs.DestStride || (addr-regs.DestBase)%regs.DestStride != queued {
 		return
 	}
 	i := (addr - regs.DestBase) / regs.DestStride
-	active, bit := regs.CallsBase+regs.CallsActiveOffset+i/32*regs.CallsActiveStride, uint32(1)<<(i%32)
+	_, active := m.find(regs.CallsBase + regs.CallsActiveOffset + i/32*regs.CallsActiveStride)
+	bit := uint32(1) << (i % 32)
 	if regs.DestQueuedWord(v).Queued() != 0 {
-		m.values[active] |= bit
+		*active |= bit
 	} else {
-		m.values[active] &^= bit
+		*active &^= bit
 	}
 }
 
@@ -165,7 +165,9 @@ func (m *Model) tick() {
 	const addr = regs.CallsBase + regs.CallsNowNsOffset
 	if m.clock != nil {
 		now := m.clock()
-		m.values[addr], m.values[addr+4] = uint32(now), uint32(now>>32)
+		_, low := m.find(addr)
+		_, high := m.find(addr + 4)
+		*low, *high = uint32(now), uint32(now>>32)
 	}
 }
 
@@ -180,7 +182,7 @@ func (m *Model) write64(addr, v uint64) {
 
 // read returns what the driver reads from a word.
 func (m *Model) read(addr uint64) uint32 {
-	w := m.find(addr)
+	w, value := m.find(addr)
 	if w == nil {
 		return 0
 	}
@@ -190,27 +192,26 @@ func (m *Model) read(addr uint64) uint32 {
 	default:
 		m.data.refresh(addr)
 	}
-	return m.value(addr, w)
+	return *value
 }
 
-func (m *Model) value(addr uint64, w *word) uint32 {
-	if v, written := m.values[addr]; written {
-		return v
-	}
-	return w.reset()
+// stored is the value of a word as it is, without what a read brings up to date.
+func (m *Model) stored(addr uint64) uint32 {
+	_, value := m.find(addr)
+	return *value
 }
 
 // write does what a write of the driver does to a word.
 func (m *Model) write(addr uint64, v uint32) {
-	w := m.find(addr)
+	w, value := m.find(addr)
 	if w == nil {
 		return
 	}
-	old := m.value(addr, w)
+	old := *value
 	now := old&^w.rw | v&w.rw
 	now &^= v & w.rw1c
 	if now != old {
-		m.set(addr, now)
+		m.set(addr, value, now)
 		m.data.written(addr, old, now)
 	}
 	if w.wo != 0 {

@@ -49,7 +49,7 @@ func (c *control) start() {
 	c.used = true
 	c.d.net.renewRoutes()
 	c.endpoint = c.d.net.core.UsePreCredit(engine.PreCredit{Receiver: &r, Sender: s, FirstEpoch: epoch})
-	c.shown = controlView{stale: true, changes: c.d.m.values[regs.PrecreditBase+regs.PrecreditListChangesOffset]}
+	c.shown = controlView{stale: true, changes: c.d.m.stored(regs.PrecreditBase + regs.PrecreditListChangesOffset)}
 	c.d.net.entriesStale = true
 	c.showActive(true)
 }
@@ -104,7 +104,7 @@ func (c *control) showActive(active bool) {
 
 // show brings list and counters up to date. It is called when a register of the block is read.
 func (c *control) show() {
-	first := c.d.m.values[regs.PrecreditBase+regs.PrecreditListFirstOffset] // its reset value is 0
+	first := c.d.m.stored(regs.PrecreditBase + regs.PrecreditListFirstOffset)
 	if !c.shown.stale && first == c.shown.first {
 		return
 	}

@@ -4,10 +4,11 @@ package card
 
 import "github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 
-// block finds the words of a block.
+// block has the words of a block.
 type block struct {
-	def   *layout.Block
-	words map[uint64]*word // 32-bit words by offset in an element of the block
+	def    *layout.Block
+	words  []*word    // by offset/4 in an element of the block; nil: reserved
+	values [][]uint32 // of the words of each element; nil until the element is used first
 }
 
 // word is 32 bits of a register.
@@ -22,18 +23,25 @@ type word struct {
 // reset is the word's value after reset.
 func (w *word) reset() uint32 { return half(w.reg.Reset(w.element), w.high) & w.readable }
 
-// index finds all words of a block's element.
-func index(def *layout.Block) block {
-	b := block{def, map[uint64]*word{}}
+// newBlock finds all words of a block's element.
+func newBlock(def *layout.Block) block {
+	b := block{def: def, values: make([][]uint32, def.Count)}
 	for i := range def.Registers {
 		r := &def.Registers[i]
 		for j := range r.Count {
 			for at := uint64(0); at < uint64(r.Bits/8); at += 4 {
-				b.words[r.Offset+j*r.Stride+at] = newWord(r, j, at == 4)
+				b.addWord((r.Offset+j*r.Stride+at)/4, newWord(r, j, at == 4))
 			}
 		}
 	}
 	return b
+}
+
+func (b *block) addWord(i uint64, w *word) {
+	if n := uint64(len(b.words)); i >= n {
+		b.words = append(b.words, make([]*word, i+1-n)...)
+	}
+	b.words[i] = w
 }
 
 func newWord(r *layout.Register, element uint64, high bool) *word {
@@ -52,13 +60,37 @@ func half(v uint64, high bool) uint32 {
 	return uint32(v)
 }
 
-// find returns the word at an address, or nil if the address is reserved.
-func (m *Model) find(addr uint64) *word {
+// find returns the word at an address and its value, or nil if the address is reserved.
+func (m *Model) find(addr uint64) (*word, *uint32) {
+	if addr%4 != 0 {
+		return nil, nil
+	}
 	for i := range m.blocks {
 		b := &m.blocks[i]
-		if addr >= b.def.Base && addr < b.def.Base+b.def.Size() {
-			return b.words[(addr-b.def.Base)%b.def.Stride]
+		if at := addr - b.def.Base; addr >= b.def.Base && at < b.def.Size() {
+			return b.find(at/b.def.Stride, at%b.def.Stride/4)
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+func (b *block) find(element, i uint64) (*word, *uint32) {
+	if i >= uint64(len(b.words)) || b.words[i] == nil {
+		return nil, nil
+	}
+	if b.values[element] == nil {
+		b.values[element] = b.reset()
+	}
+	return b.words[i], &b.values[element][i]
+}
+
+// reset has the values of an element after reset.
+func (b *block) reset() []uint32 {
+	values := make([]uint32, len(b.words))
+	for i, w := range b.words {
+		if w != nil {
+			values[i] = w.reset()
+		}
+	}
+	return values
 }
