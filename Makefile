@@ -159,6 +159,10 @@ bench: build-bench ## what it costs: ns per packet over an empty program, TCP th
 bench-transport: build-bench ## only the NIC: compared with raw AF_XDP; sections device and processes: through the agent, by 1, 4 and 16 processes (root)
 	$(SUDO) ./bin/bench nic
 
+.PHONY: bench-verbs
+bench-verbs: build-bench verbs ## programs of perftest compared with perf, on one agent a host (root, five minutes)
+	$(SUDO) ./bin/bench nic --only verbs --time 2s
+
 .PHONY: test-device
 test-device: build ## the device server at length: 1 GB by each operation between processes of two hosts, 10^6 random messages (root, ten minutes)
 	$(GO) test -count=1 -v -timeout 60m -run 'TestTwoHosts|TestAgentAgain|TestRandomMessages|TestSlowMemory' $(AS_ROOT) ./loader/device -args -device.bytes=1073741824 -device.messages=1000000

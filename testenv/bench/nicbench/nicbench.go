@@ -4,7 +4,8 @@
 // the same veth pair, in the same run, taking turns. It prints goodput, latency,
 // message rate, the cost of many queue pairs, allocations and the efficiency under
 // loss. Sections device and processes compare the device that an agent serves with an engine in
-// the process, and several client processes with each other.
+// the process, and several client processes with each other; section verbs compares programs of libibverbs
+// with `softroce-xdp perf`.
 package nicbench
 
 import (
@@ -23,30 +24,33 @@ import (
 
 // config is what the flags say.
 type config struct {
-	bin    string
-	rounds int
-	each   time.Duration
-	only   []string
-	match  string
+	bin     string
+	library string
+	rounds  int
+	each    time.Duration
+	only    []string
+	match   string
 }
 
 // section is one table of the report.
 type section struct {
-	name string
-	run  func(context.Context, *world, config, *compare.Report) error
+	name  string
+	run   func(context.Context, *world, config, *compare.Report) error
+	asked bool // only by --only: it needs other programs
 }
 
 var sections = []section{
-	{"goodput", goodput},
-	{"seal", sealed},
-	{"latency", latency},
-	{"rate", messageRate},
-	{"qps", manyQPs},
-	{"many", busyQPs},
-	{"allocs", allocations},
-	{"loss", underLoss},
-	{"device", throughDevice},
-	{"processes", processes},
+	{name: "goodput", run: goodput},
+	{name: "seal", run: sealed},
+	{name: "latency", run: latency},
+	{name: "rate", run: messageRate},
+	{name: "qps", run: manyQPs},
+	{name: "many", run: busyQPs},
+	{name: "allocs", run: allocations},
+	{name: "loss", run: underLoss},
+	{name: "device", run: throughDevice},
+	{name: "processes", run: processes},
+	{name: "verbs", run: verbsPrograms, asked: true},
 }
 
 // Command is the subcommand of bench.
@@ -63,9 +67,10 @@ func Command() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.bin, "bin", "bin/softroce-xdp", "the product's binary")
+	f.StringVar(&c.library, "library", "bin/verbs", "directory of libibverbs.so.1, for section verbs")
 	f.IntVar(&c.rounds, "rounds", 5, "times that each candidate is measured; the median counts")
 	f.DurationVar(&c.each, "time", 300*time.Millisecond, "length of a measurement")
-	f.StringSliceVar(&c.only, "only", nil, "sections: goodput, seal, latency, rate, qps, many, allocs, loss, device, processes (default: all)")
+	f.StringSliceVar(&c.only, "only", nil, "sections: goodput, seal, latency, rate, qps, many, allocs, loss, device, processes (default: all of these), verbs")
 	f.StringVar(&c.match, "match", "", "only rows of the goodput table, and of hostile processes, whose name has this in it")
 	f.StringVar(&profile, "cpuprofile", "", "write a profile of the process there")
 	return cmd
@@ -77,7 +82,7 @@ func run(ctx context.Context, c config, profile string) (err error) {
 	}
 	for _, name := range c.only {
 		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
-			return fmt.Errorf("--only %s: choose goodput, seal, latency, rate, qps, many, allocs, loss, device or processes", name)
+			return fmt.Errorf("--only %s: choose goodput, seal, latency, rate, qps, many, allocs, loss, device, processes or verbs", name)
 		}
 	}
 	if c.bin, err = filepath.Abs(c.bin); err != nil {
@@ -96,7 +101,7 @@ func run(ctx context.Context, c config, profile string) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 	r := compare.NewReport(os.Stdout)
 	for _, s := range sections {
-		if len(c.only) != 0 && !slices.Contains(c.only, s.name) {
+		if !slices.Contains(c.only, s.name) && (len(c.only) != 0 || s.asked) {
 			continue
 		}
 		if err := s.run(ctx, w, c, r); err != nil {

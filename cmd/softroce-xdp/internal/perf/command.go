@@ -127,6 +127,7 @@ type perfFlags struct {
 	duration, warm, interval time.Duration
 	count                    uint64
 	check, json, quiet       bool
+	private                  bool
 }
 
 func newPerfClient(a *host.App, op, short string) *cobra.Command {
@@ -187,6 +188,8 @@ func (p *perfFlags) flags(a *host.App, cmd *cobra.Command, atomic bool) {
 	f.Var(cli.CountVar(&p.timeout, 1, 31), "timeout", "code of the ACK timeout: 4.096us * 2^N")
 	f.Var(cli.CountVar(&p.retries, 0, 7), "retries", "timeouts in a row before the peer is given up")
 	f.BoolVar(&p.check, "check", false, "compare the data at the end")
+	f.BoolVar(&p.private, "private-memory", false,
+		"send from and to memory that an agent does not share, as programs of libibverbs have: the agent copies it by system calls")
 	f.Var(cli.SpanVar(&p.interval, 50*time.Millisecond, time.Hour), "interval", "time between two lines of progress")
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "no progress")
 	f.BoolVar(&p.json, "json", false, "print the results as JSON, one line a size")
@@ -197,7 +200,7 @@ func (p *perfFlags) plans(cmd *cobra.Command, op string) ([]Plan, error) {
 	var out []Plan
 	plan := Plan{
 		Op: op, Service: p.service.Value, QPs: int(p.qps), Depth: int(p.depth), Latency: p.latency,
-		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Payload: int(p.payload), Check: p.check,
+		Duration: p.duration, Warmup: p.warm, MTU: int(p.mtu), Payload: int(p.payload), Check: p.check, Private: p.private,
 		Timeout: uint8(p.timeout), Retries: uint8(p.retries), Encrypted: p.Encrypt,
 	}
 	if len(p.Rails) > 0 && p.service.Value != "ooo" {

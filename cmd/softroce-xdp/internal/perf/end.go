@@ -50,13 +50,13 @@ func (e *end) failure(what string, s verbs.Status) error {
 }
 
 // memoryOf returns memory, and what frees it. Some devices have memory of their own, which they access
-// faster than other memory. Otherwise it is mapped, not allocated by Go: it is cleared once only, and
+// faster than private memory of the process. That is mapped, not allocated by Go: it is cleared once only, and
 // the garbage collector does not scan it.
-func memoryOf(dev verbs.Device, n int) (b []byte, free func([]byte) error, err error) {
+func memoryOf(dev verbs.Device, n int, private bool) (b []byte, free func([]byte) error, err error) {
 	if a, ok := dev.(interface {
 		Alloc(n int) ([]byte, error)
 		Free(b []byte) error
-	}); ok {
+	}); ok && !private {
 		b, err = a.Alloc(n)
 		return b, a.Free, err
 	}
@@ -80,7 +80,7 @@ func newEnd(ctx context.Context, dev verbs.Device, p *Plan) (_ *end, err error) 
 		return nil, err
 	}
 	e.stride = p.stride()
-	if e.buf, e.free, err = memoryOf(dev, int(e.stride)*p.QPs); err != nil {
+	if e.buf, e.free, err = memoryOf(dev, int(e.stride)*p.QPs, p.Private); err != nil {
 		return nil, fmt.Errorf("%s of memory: %w: lower --size or --qps", cli.Bytes(p.memory()), err)
 	}
 	if e.region, err = e.pd.RegMR(e.buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic); err != nil {

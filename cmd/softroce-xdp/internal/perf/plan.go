@@ -38,6 +38,7 @@ type Plan struct {
 	MTU      int           `json:"mtu"`                   // path MTU in bytes, 0 = the largest that fits
 	Payload  int           `json:"payload,omitempty"`     // most data of a packet of ooo, 0 = path MTU
 	Check    bool          `json:"check"`                 // the receiver compares all data at the end
+	Private  bool          `json:"private_memory"`        // memory of the process, not shared with an agent
 	Timeout  uint8         `json:"timeout"`               // code of the ACK timeout
 	Retries  uint8         `json:"retries"`
 	// Encrypted runs have a handshake for each queue pair.

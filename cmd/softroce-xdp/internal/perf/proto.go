@@ -20,7 +20,7 @@ import (
 const DefaultPort = 18516
 
 // protoVersion changes with every change of the messages.
-const protoVersion = 3
+const protoVersion = 4
 
 // The conversation is one JSON object a line. The client speaks first:
 //

@@ -61,11 +61,20 @@ func (s Series) Scale(by float64) Series {
 
 // Over divides round by round: what else the machine did hit both alike. A round that only one of both has gives NaN.
 func (s Series) Over(other Series) Series {
+	return s.with(other, func(a, b float64) float64 { return a / b })
+}
+
+// Minus subtracts like Over.
+func (s Series) Minus(other Series) Series {
+	return s.with(other, func(a, b float64) float64 { return a - b })
+}
+
+func (s Series) with(other Series, f func(a, b float64) float64) Series {
 	out := make(Series, max(len(s), len(other)))
 	for i := range out {
 		out[i] = math.NaN()
 		if i < min(len(s), len(other)) {
-			out[i] = s[i] / other[i]
+			out[i] = f(s[i], other[i])
 		}
 	}
 	return out

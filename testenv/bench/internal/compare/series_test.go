@@ -61,6 +61,12 @@ func TestOver(t *testing.T) {
 	}
 }
 
+func TestMinus(t *testing.T) {
+	if got, want := (Series{2, 9}).Minus(Series{4}), (Series{-2, nan}); !same(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 func TestSpan(t *testing.T) {
 	if got := (Series{2, 1, 3}).Scale(2).Span("%.1f"); got != "2.0 to 6.0" {
 		t.Error(got)

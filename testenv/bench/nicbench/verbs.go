@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nicbench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
+	"github.com/softroce/softroce-xdp/testenv/lab/topo"
+)
+
+// Targets of programs in C, compared with `softroce-xdp perf` on private memory.
+var (
+	verbsTarget        = compare.AtLeast(0.90, "%.2f") // share of the rate
+	verbsLatencyTarget = compare.AtMost(4, "%.1f")     // us more
+)
+
+// verbsRow is one figure, measured by a command of perftest and by perf.
+type verbsRow struct {
+	title    string
+	perftest []string // without device, address and duration
+	perf     []string // without address and duration
+	column   int      // column of the last line of perftest that has the figure
+	figure   func(*perfResult) float64
+	latency  bool // us, where less is better
+}
+
+var verbsRows = []verbsRow{
+	{"WRITE of 64 KB, Gbit/s", []string{"ib_write_bw", "-s", "65536", "-t", "128", "--report_gbits"}, []string{"write", "--size", "64K", "--depth", "128"}, 3, gbits, false},
+	{"READ of 64 KB, Gbit/s", []string{"ib_read_bw", "-s", "65536", "-t", "128", "--report_gbits"}, []string{"read", "--size", "64K", "--depth", "128"}, 3, gbits, false},
+	{"WRITE of 64 B, 1 queue pair, 1000 messages/s", []string{"ib_write_bw", "-s", "64", "-t", "128", "-q", "1"}, []string{"write", "--size", "64", "--depth", "128"}, 4, thousands, false},
+	{"WRITE of 64 B, 16 queue pairs, 1000 messages/s", []string{"ib_write_bw", "-s", "64", "-t", "128", "-q", "16"}, []string{"write", "--size", "64", "--depth", "128", "--qps", "16"}, 4, thousands, false},
+	{"WRITE of 8 B, us", []string{"ib_write_lat", "-s", "8"}, []string{"write", "--size", "8", "--latency"}, 2, microseconds, true},
+}
+
+// perfResult is what is read of the output of perf.
+type perfResult struct {
+	BitsPerSecond     float64 `json:"bits_per_second"`
+	MessagesPerSecond float64 `json:"messages_per_second"`
+	Latency           struct {
+		P50 float64 `json:"p50_ns"`
+	} `json:"latency"`
+}
+
+func gbits(r *perfResult) float64        { return r.BitsPerSecond / 1e9 }
+func thousands(r *perfResult) float64    { return r.MessagesPerSecond / 1e3 }
+func microseconds(r *perfResult) float64 { return r.Latency.P50 / 1e3 }
+
+// verbsPrograms compares programs of perftest, which use the library of rocev2/clib, with `softroce-xdp perf`.
+func verbsPrograms(ctx context.Context, w *world, c config, r *compare.Report) error {
+	library, err := filepath.Abs(c.library)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(library, "libibverbs.so.1")); err != nil {
+		return fmt.Errorf("%w: build it with make verbs", err)
+	}
+	seconds := max(1, int(c.each/time.Second))
+	return w.withServers(func() error {
+		x := &verbsWorld{w: w, library: library, seconds: seconds}
+		if err := x.findGIDs(ctx); err != nil {
+			return err
+		}
+		t := r.Titled("Programs of perftest, and perf", "\tPERFTEST\tPERF, PRIVATE MEMORY\tRATIO OR MORE\tTARGET\t\tPERF, ARENA\tRATIO OR MORE\t")
+		for _, row := range verbsRows {
+			if err := x.row(ctx, t, row, c.rounds); err != nil {
+				return fmt.Errorf("%s: %w", row.title, err)
+			}
+		}
+		t.End(
+			"Each candidate has a process on either host, beside the agents of both. Private memory is copied by the agent,",
+			"as that of programs in C is; an arena is shared with it. perf measures from work request to completion, ib_write_lat",
+			"half of the time of a WRITE and the peer's answer by a WRITE.",
+		)
+		return nil
+	})
+}
+
+func (x *verbsWorld) row(ctx context.Context, t *compare.Table, row verbsRow, rounds int) error {
+	perf := func(name string, flags ...string) compare.Candidate[float64] {
+		return compare.Candidate[float64]{Name: name, Measure: func(ctx context.Context) (float64, error) {
+			r, err := x.perf(ctx, append(slices.Clone(row.perf), flags...))
+			return row.figure(&r), err
+		}}
+	}
+	runs, err := compare.Turns(ctx, rounds,
+		compare.Candidate[float64]{Name: row.perftest[0], Measure: func(ctx context.Context) (float64, error) { return x.perftest(ctx, row) }},
+		perf("perf --private-memory", "--private-memory"), perf("perf"),
+	)
+	if err != nil {
+		return err
+	}
+	own, private, arena := compare.Series(runs[0]), compare.Series(runs[1]), compare.Series(runs[2])
+	against, target := own.Over, verbsTarget
+	if row.latency {
+		against, target = own.Minus, verbsLatencyTarget
+	}
+	t.Row("%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f", row.title, own.Median(), private.Median(), against(private).Median(),
+		t.Median(target, against(private)), arena.Median(), against(arena).Median())
+	return nil
+}
+
+// verbsWorld runs programs on both hosts.
+type verbsWorld struct {
+	w       *world
+	library string
+	seconds int
+	gids    [2]string // indexes of the GIDs of the cable's addresses
+}
+
+// run makes a command on a host that uses the library.
+func (x *verbsWorld) run(ctx context.Context, host int, argv ...string) *topo.Cmd {
+	h := x.w.top.Host(host + 1)
+	return h.CommandContext(ctx, x.w.bin, append([]string{"run", "--run-dir", x.w.options(h).RunDir, "--library", x.library, "--"}, argv...)...)
+}
+
+func (x *verbsWorld) findGIDs(ctx context.Context) error {
+	for i := range x.gids {
+		out, err := x.run(ctx, i, "ibv_devinfo", "-v").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ibv_devinfo: %w: install ibverbs-utils and perftest\n%s", err, out)
+		}
+		found := regexp.MustCompile(`GID\[ *(\d+)\]:\s*::ffff:` + regexp.QuoteMeta(x.w.addrs[i].String()) + `\b`).FindSubmatch(out)
+		if found == nil {
+			return fmt.Errorf("ibv_devinfo shows no GID of %s:\n%s", x.w.addrs[i], out)
+		}
+		x.gids[i] = string(found[1])
+	}
+	return nil
+}
+
+// perftest returns the figure of a program, whose server runs on the second host.
+func (x *verbsWorld) perftest(ctx context.Context, row verbsRow) (float64, error) {
+	command := func(host int, more ...string) *topo.Cmd {
+		argv := append(slices.Clone(row.perftest), "-d", "softroce_"+cableName, "-x", x.gids[host], "-F")
+		if row.latency {
+			argv = append(argv, "-n", "50000")
+		} else {
+			argv = append(argv, "-D", strconv.Itoa(x.seconds))
+		}
+		return x.run(ctx, host, append(argv, more...)...)
+	}
+	out, err := x.withServer(ctx, command(1), 18515, command(0, x.w.addrs[1].String()))
+	if err != nil {
+		return 0, err
+	}
+	size := row.perftest[2] // after -s
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) > row.column && f[0] == size {
+			v, err := strconv.ParseFloat(f[row.column], 64)
+			if row.column == 4 {
+				v *= 1e3 // perftest counts millions
+			}
+			return v, err
+		}
+	}
+	return 0, fmt.Errorf("no line of size %s:\n%s", size, out)
+}
+
+// perf returns the result of a run of softroce-xdp perf, whose server runs on the second host.
+func (x *verbsWorld) perf(ctx context.Context, args []string) (r perfResult, err error) {
+	command := func(host int, args ...string) *topo.Cmd {
+		h := x.w.top.Host(host + 1)
+		return h.CommandContext(ctx, x.w.bin, append([]string{"perf", "--run-dir", x.w.options(h).RunDir}, args...)...)
+	}
+	client := append(args, "--duration", fmt.Sprintf("%ds", x.seconds), "--json", "--quiet", x.w.addrs[1].String())
+	out, err := x.withServer(ctx, command(1, "server"), 18516, command(0, client...))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(out, &r)
+}
+
+// withServer returns the output of a client, and ends its server, which listens on a TCP port.
+func (x *verbsWorld) withServer(ctx context.Context, server *topo.Cmd, port int, client *topo.Cmd) (out []byte, err error) {
+	var said strings.Builder
+	server.Stdout, server.Stderr = &said, &said
+	if err := server.Start(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = server.Process.Kill() // it may have ended
+		_ = server.Wait()
+		if err != nil {
+			err = fmt.Errorf("%w\nserver: %s", err, said.String())
+		}
+	}()
+	if err := listens(ctx, server.Process.Pid, port); err != nil {
+		return nil, err
+	}
+	if out, err = client.Output(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(client.Args, " "), err, out)
+	}
+	return out, nil
+}
+
+// listens waits until something listens on a TCP port in the namespace of a process.
+func listens(ctx context.Context, pid, port int) error {
+	line := regexp.MustCompile(fmt.Sprintf(`:%04X [0-9A-F]+:0000 0A `, port))
+	for range 1000 {
+		var all []byte
+		for _, f := range []string{"tcp", "tcp6"} {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, f))
+			if err != nil {
+				return fmt.Errorf("the server has ended: %w", err)
+			}
+			all = append(all, b...)
+		}
+		if line.Match(all) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return errors.New("the server does not listen")
+}
