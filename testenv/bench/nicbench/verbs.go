@@ -119,7 +119,7 @@ func verbsPrograms(ctx context.Context, w *world, c config, r *compare.Report) e
 			}
 		}
 		t.End(
-			"Each candidate has a process on either host, beside the agents of both. Private memory is copied by the agent,",
+			"Each candidate has a process on either host, in addition to the agents of both. Private memory is copied by the agent,",
 			"as that of programs in C is; an arena is shared with it. Latencies are medians. perf and ib_read_lat measure from work",
 			"request to completion. ib_write_lat sees a WRITE in memory and answers it by another one: this is the time of both.",
 		)
