@@ -51,7 +51,6 @@ type Packet struct {
 // the Packet is usable: all headers are there, Payload returns what was captured
 // and VerifyICRC may return ErrNoICRC. After any other error it is not.
 func ParseFrame(b []byte) (Packet, error) {
-	var p Packet
 	if len(b) < ethernetLen {
 		return Packet{}, ErrShort
 	}
@@ -75,6 +74,7 @@ func ParseFrame(b []byte) (Packet, error) {
 	if len(b) > off && (b[off]>>4 == 6) != (typ == etherIPv6) {
 		return Packet{}, ErrNotIP
 	}
+	var p Packet
 	err := p.parseIP(b, off)
 	return p, err
 }

@@ -195,7 +195,7 @@ func (m *Model) read(addr uint64) uint32 {
 	return *value
 }
 
-// stored is the value of a word as it is, without what a read brings up to date.
+// stored is the value of a word that is not reserved, without what a read brings up to date.
 func (m *Model) stored(addr uint64) uint32 {
 	_, value := m.find(addr)
 	return *value

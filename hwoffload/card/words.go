@@ -7,8 +7,8 @@ import "github.com/softroce/softroce-xdp/hwoffload/regs/layout"
 // block has the words of a block.
 type block struct {
 	def    *layout.Block
-	words  []*word    // by offset/4 in an element of the block; nil: reserved
-	values [][]uint32 // of the words of each element; nil until the element is used first
+	words  []*word    // words of an element of the block by offset/4; nil: reserved
+	values [][]uint32 // values of each element's words; nil until the element is used first
 }
 
 // word is 32 bits of a register.
@@ -60,7 +60,7 @@ func half(v uint64, high bool) uint32 {
 	return uint32(v)
 }
 
-// find returns the word at an address and its value, or nil if the address is reserved.
+// find returns the word at an address and where its value is, or nil if the address is reserved.
 func (m *Model) find(addr uint64) (*word, *uint32) {
 	if addr%4 != 0 {
 		return nil, nil

@@ -35,9 +35,10 @@ func (x *preScheme) checkBudget(t *testing.T, now int64, budget uint32) {
 // Whatever is lost or waits, the pre-credit of all senders of a receiver together stays within its budget, and all of it
 // comes back.
 func TestPropertyPrecreditBudget(t *testing.T) {
-	var given, lost uint64
+	var seeds, given, lost uint64 // seeds: fewer with a pattern
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			seeds++
 			rng := rand.New(rand.NewPCG(seed, 7))
 			link := link100
 			link.Loss = float64(rng.IntN(3)) * 0.01
@@ -81,7 +82,7 @@ func TestPropertyPrecreditBudget(t *testing.T) {
 			}
 		})
 	}
-	if given == 0 || lost == 0 {
+	if !t.Failed() && seeds == 30 && (given == 0 || lost == 0) {
 		t.Errorf("%d bytes given, %d lost: the test shows nothing", given, lost)
 	}
 	t.Logf("%d bytes given, %d of them lost", given, lost)

@@ -36,7 +36,7 @@ type config struct {
 type section struct {
 	name  string
 	run   func(context.Context, *world, config, *compare.Report) error
-	asked bool // only by --only: it needs other programs
+	asked bool // whether it runs only if --only names it, because it needs other programs
 }
 
 var sections = []section{

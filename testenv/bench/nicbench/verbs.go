@@ -25,14 +25,17 @@ var (
 	verbsLatencyTarget = compare.AtMost(4, "%.1f")     // us more
 )
 
+// verbsMargin is how many seconds a run begins before what is measured of it.
+const verbsMargin = 1
+
 // verbsRow is one figure, measured by a command of perftest and by perf.
 type verbsRow struct {
 	title    string
-	perftest []string // without device, address and duration
-	perf     []string // without address and duration
+	perftest []string // command and flags, without device, address and duration
+	perf     []string // operation and flags, without address and duration
 	figure   func(*perfResult) float64
 	column   int     // column of the line of perftest that has the figure
-	scale    float64 // what makes perf's unit of it
+	scale    float64 // factor from its unit to perf's
 	kind     verbsKind
 }
 
@@ -72,13 +75,13 @@ var verbsRows = []verbsRow{
 	},
 	{
 		"WRITE of 64 B, 1 queue pair, 1000 messages/s",
-		[]string{"ib_write_bw", "-s", "64", "-t", "128", "-q", "1"},
+		[]string{"ib_write_bw", "-s", "64", "-t", "128", "-Q", "1", "-q", "1"},
 		[]string{"write", "--size", "64", "--depth", "128"},
 		thousands, 4, 1e3, verbsCount,
 	},
 	{
 		"WRITE of 64 B, 16 queue pairs, 1000 messages/s",
-		[]string{"ib_write_bw", "-s", "64", "-t", "128", "-q", "16"},
+		[]string{"ib_write_bw", "-s", "64", "-t", "128", "-Q", "1", "-q", "16"},
 		[]string{"write", "--size", "64", "--depth", "128", "--qps", "16"},
 		thousands, 4, 1e3, verbsCount,
 	},
@@ -112,7 +115,7 @@ func verbsPrograms(ctx context.Context, w *world, c config, r *compare.Report) e
 		if err := x.findGIDs(ctx); err != nil {
 			return err
 		}
-		t := r.Titled("Programs of perftest, and perf", "\tPERFTEST\tPERF, PRIVATE MEMORY\tSHARE OR MORE\tTARGET\t\tPERF, ARENA\tSHARE OR MORE\t")
+		t := r.Titled("Programs of perftest, and perf", "\tPERFTEST\tPERF, PRIVATE MEMORY\tSHARE OR DIFFERENCE\tTARGET\t\tPERF, ARENA\tSHARE OR DIFFERENCE\t")
 		for _, row := range verbsRows {
 			if err := x.row(ctx, t, row, c.rounds); err != nil {
 				return fmt.Errorf("%s: %w", row.title, err)
@@ -122,6 +125,7 @@ func verbsPrograms(ctx context.Context, w *world, c config, r *compare.Report) e
 			"Each candidate has a process on either host, in addition to the agents of both. Private memory is copied by the agent,",
 			"as that of programs in C is; an arena is shared with it. Latencies are medians. perf and ib_read_lat measure from work",
 			"request to completion. ib_write_lat sees a WRITE in memory and answers it by another one: this is the time of both.",
+			"Programs of perftest poll all the time, and perf sleeps when it has polled in vain.",
 		)
 		return nil
 	})
@@ -186,11 +190,11 @@ func (x *verbsWorld) findGIDs(ctx context.Context) error {
 // perftest returns the figure of a program, whose server runs on the second host.
 func (x *verbsWorld) perftest(ctx context.Context, row verbsRow) (float64, error) {
 	command := func(host int, more ...string) *topo.Cmd {
-		argv := append(slices.Clone(row.perftest), "-d", "softroce_"+cableName, "-x", x.gids[host], "-F")
+		argv := append(slices.Clone(row.perftest), "-d", "softroce_"+cableName, "-x", x.gids[host], "-F", "-u", "16") // the timeout of perf
 		if row.kind == verbsLatency {
 			argv = append(argv, "-n", "20000")
 		} else {
-			argv = append(argv, "-D", strconv.Itoa(x.seconds))
+			argv = append(argv, "-f", strconv.Itoa(verbsMargin), "-D", strconv.Itoa(x.seconds+2*verbsMargin))
 		}
 		return x.run(ctx, host, append(argv, more...)...)
 	}
@@ -214,7 +218,7 @@ func (x *verbsWorld) perf(ctx context.Context, args []string) (r perfResult, err
 		h := x.w.top.Host(host + 1)
 		return h.CommandContext(ctx, x.w.bin, append([]string{"perf", "--run-dir", x.w.options(h).RunDir}, args...)...)
 	}
-	client := append(args, "--duration", fmt.Sprintf("%ds", x.seconds), "--json", "--quiet", x.w.addrs[1].String())
+	client := append(args, "--duration", fmt.Sprintf("%ds", x.seconds), "--warmup", fmt.Sprintf("%ds", verbsMargin), "--json", "--quiet", x.w.addrs[1].String())
 	out, err := x.withServer(ctx, command(1, "server"), 18516, command(0, client...))
 	if err != nil {
 		return r, err

@@ -189,7 +189,7 @@ func (p *perfFlags) flags(a *host.App, cmd *cobra.Command, atomic bool) {
 	f.Var(cli.CountVar(&p.retries, 0, 7), "retries", "timeouts in a row before the peer is given up")
 	f.BoolVar(&p.check, "check", false, "compare the data at the end")
 	f.BoolVar(&p.private, "private-memory", false,
-		"send from and to memory that an agent does not share, as programs of libibverbs have: the agent copies it by system calls")
+		"use memory that an agent does not share, as programs of libibverbs do: the agent copies it by system calls")
 	f.Var(cli.SpanVar(&p.interval, 50*time.Millisecond, time.Hour), "interval", "time between two lines of progress")
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "no progress")
 	f.BoolVar(&p.json, "json", false, "print the results as JSON, one line a size")
