@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program with an overflow of the heap and a data race, which sanitizers report. The runtime of threads sometimes misses
- * a single access, so both threads make many at the same time. Relaxed accesses do not order the others. */
+ * a single access, so both threads go on until each has made many. Relaxed accesses do not order the others. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -8,17 +8,16 @@
 enum { ACCESSES = 1000 };
 
 static int shared;
-static int accesses; /* of the second thread */
-static int enough;
+static int made[2]; /* accesses of each thread */
 
 static void *add(void *arg)
 {
-	(void)arg;
-	while (!__atomic_load_n(&enough, __ATOMIC_RELAXED)) {
+	int *own = arg, *other = own == made ? made + 1 : made;
+	do {
 		shared++;
-		__atomic_fetch_add(&accesses, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(own, 1, __ATOMIC_RELAXED);
 		sched_yield();
-	}
+	} while (__atomic_load_n(own, __ATOMIC_RELAXED) < ACCESSES || __atomic_load_n(other, __ATOMIC_RELAXED) < ACCESSES);
 	return NULL;
 }
 
@@ -26,13 +25,9 @@ int main(void)
 {
 	volatile size_t n = 8;
 	pthread_t thread;
-	if (pthread_create(&thread, NULL, add, NULL) != 0)
+	if (pthread_create(&thread, NULL, add, made + 1) != 0)
 		return 1;
-	while (__atomic_load_n(&accesses, __ATOMIC_RELAXED) < ACCESSES) {
-		shared++;
-		sched_yield();
-	}
-	__atomic_store_n(&enough, 1, __ATOMIC_RELAXED);
+	add(made);
 	pthread_join(thread, NULL);
 	volatile char *p = malloc(n);
 	p[n] = 1;
