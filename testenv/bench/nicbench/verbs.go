@@ -62,10 +62,10 @@ var verbsRows = []verbsRow{
 		gbits, 3, 1, verbsRate,
 	},
 	{
-		"WRITE of 8 B and its answer, us",
+		"WRITE of 8 B, us",
 		[]string{"ib_write_lat", "-s", "8"},
 		[]string{"write", "--size", "8", "--latency"},
-		microseconds, 4, 2, verbsLatency,
+		microseconds, 4, 1, verbsLatency,
 	},
 	{
 		"READ of 8 B, us",
@@ -115,7 +115,8 @@ func verbsPrograms(ctx context.Context, w *world, c config, r *compare.Report) e
 		if err := x.findGIDs(ctx); err != nil {
 			return err
 		}
-		t := r.Titled("Programs of perftest, and perf", "\tPERFTEST\tPERF, PRIVATE MEMORY\tSHARE OR DIFFERENCE\tTARGET\t\tPERF, ARENA\tSHARE OR DIFFERENCE\t")
+		t := r.Titled("Programs of perftest, and perf",
+			"\tPERFTEST\tPERF, PRIVATE MEMORY\tSHARE OR DIFFERENCE\tTARGET\t\tPERF, ARENA\tSHARE OR DIFFERENCE\t")
 		for _, row := range verbsRows {
 			if err := x.row(ctx, t, row, c.rounds); err != nil {
 				return fmt.Errorf("%s: %w", row.title, err)
@@ -124,7 +125,7 @@ func verbsPrograms(ctx context.Context, w *world, c config, r *compare.Report) e
 		t.End(
 			"Each candidate has a process on either host, in addition to the agents of both. Private memory is copied by the agent,",
 			"as that of programs in C is; an arena is shared with it. Latencies are medians. perf and ib_read_lat measure from work",
-			"request to completion. ib_write_lat sees a WRITE in memory and answers it by another one: this is the time of both.",
+			"request to completion. ib_write_lat sees a WRITE in memory and answers it by another one: this is half of the time of both.",
 			"Programs of perftest poll all the time, and perf sleeps when it has polled in vain.",
 		)
 		return nil
@@ -218,7 +219,8 @@ func (x *verbsWorld) perf(ctx context.Context, args []string) (r perfResult, err
 		h := x.w.top.Host(host + 1)
 		return h.CommandContext(ctx, x.w.bin, append([]string{"perf", "--run-dir", x.w.options(h).RunDir}, args...)...)
 	}
-	client := append(args, "--duration", fmt.Sprintf("%ds", x.seconds), "--warmup", fmt.Sprintf("%ds", verbsMargin), "--json", "--quiet", x.w.addrs[1].String())
+	client := append(args, "--duration", fmt.Sprintf("%ds", x.seconds), "--warmup", fmt.Sprintf("%ds", verbsMargin), "--json", "--quiet",
+		x.w.addrs[1].String())
 	out, err := x.withServer(ctx, command(1, "server"), 18516, command(0, client...))
 	if err != nil {
 		return r, err
