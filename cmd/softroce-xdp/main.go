@@ -26,7 +26,7 @@ func main() { program.Main() }
 
 // placesOnly are the commands that read only pin-root and run-dir of the configuration file. Attach reads all of it,
 // the other commands do not read it.
-var placesOnly = []string{"detach", "status", "table", "top", "stats", "policy", "perf", "ping", "compute", "clean", "run", "verbs"}
+var placesOnly = []string{"detach", "status", "table", "top", "stats", "metrics", "policy", "perf", "ping", "compute", "clean", "run", "verbs"}
 
 func newRoot() *cobra.Command {
 	a, log := &host.App{}, &cli.LogFlags{}
