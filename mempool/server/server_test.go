@@ -187,11 +187,12 @@ func TestSpaceFollowsNeed(t *testing.T) {
 	dev := open(t)
 	p := serve(t, dev, server.Config{Bytes: 8 * slab, Lease: lease.Config{Grace: 200 * time.Millisecond}})
 	a := join(t, dev, p, "a", 8)
-	b := joinAs(t, dev, p, node.Config{Name: "b", Period: 20 * time.Millisecond, Demand: 8 * slab})
+	b := joinAs(t, dev, p, node.Config{Name: "b", Period: 20 * time.Millisecond})
 	if l := b.Lease(); len(l.Slabs) != 0 {
 		t.Errorf("the pool is full, and b has %+v", l)
 	}
 	a.SetDemand(page)
+	b.SetDemand(8 * slab)
 	waitLease(t, b, "space that a no longer needs", func(l node.Lease) bool { return len(l.Slabs) == 7 })
 	a.SetDemand(8 * slab)
 	b.SetDemand(0)

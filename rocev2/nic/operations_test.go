@@ -41,7 +41,11 @@ func operations(t *testing.T, a, b *side, pmtu int) {
 			t.Fatalf("%s of %d bytes at %d: memory differs", what, n, off)
 		}
 	}
-	for _, n := range []int{0, 1, 3, pmtu - 1, pmtu, pmtu + 1, 3*pmtu + 5, len(a.buf) / 2} {
+	large := len(a.buf) / 2
+	if a.qp.Type() == verbs.UC { // a veth drops what is more than 256 packets, and UC does not repeat them
+		large = min(large, 120*pmtu)
+	}
+	for _, n := range []int{0, 1, 3, pmtu - 1, pmtu, pmtu + 1, 3*pmtu + 5, large} {
 		off := rnd.IntN(len(a.buf) - n)
 		write := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(off, n), RemoteAddr: b.va + uint64(off), RKey: b.key}
 		fill(a.buf[off : off+n])

@@ -157,8 +157,15 @@ func TestReopenWhileInUse(t *testing.T) {
 			}
 		}
 		send(t, l.sets[0][0], pattern(300, byte(i)))
-		if got := receive(t, l.sets[1][0], 1); !bytes.Equal(got[0], pattern(300, byte(i))) {
-			t.Errorf("time %d: %d bytes", i, len(got[0]))
+		for {
+			got := receive(t, l.sets[1][0], 1)[0]
+			if bytes.Equal(got, pattern(100, 1)) || bytes.Equal(got, pattern(100, 2)) { // those of before, which the kernel had not delivered yet
+				continue
+			}
+			if !bytes.Equal(got, pattern(300, byte(i))) {
+				t.Errorf("time %d: %d bytes", i, len(got))
+			}
+			break
 		}
 	}
 }

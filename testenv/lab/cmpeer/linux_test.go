@@ -54,14 +54,17 @@ func TestLinux(t *testing.T) {
 	t.Run("10 % of messages lost", func(t *testing.T) {
 		must(t, p.lose.Lose(0.1, rocev2.UDSendOnly))
 		defer func() { checked(t, p.lose.Lose(0)) }()
-		for range 5 {
+		var n uint64
+		for round := 0; round < 5 || n == 0 && round < 50; round++ { // few messages may all arrive
 			ctx, cancel := bounded(ctx)
 			p.theyPing(ctx, t, addresses[0].ours, addresses[0].theirs)
 			p.wePing(ctx, t, addresses[0].ours, addresses[0].theirs)
 			cancel()
+			var err error
+			n, err = p.lose.Lost(rocev2.UDSendOnly)
+			checked(t, err)
 		}
-		n, err := p.lose.Lost(rocev2.UDSendOnly)
-		if checked(t, err); n == 0 {
+		if n == 0 {
 			t.Error("nothing was lost")
 		}
 		t.Logf("%d messages were lost", n)
