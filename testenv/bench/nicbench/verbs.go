@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/testenv/bench/internal/compare"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
 
@@ -236,7 +237,7 @@ func (x *verbsWorld) withServer(ctx context.Context, server *topo.Cmd, port int,
 		return nil, err
 	}
 	defer func() {
-		_ = server.Process.Kill() // it may have ended
+		_ = server.Process.Kill() // The server may have ended.
 		_ = server.Wait()
 		if err != nil {
 			err = fmt.Errorf("%w\nserver: %s", err, said.String())
@@ -253,18 +254,15 @@ func (x *verbsWorld) withServer(ctx context.Context, server *topo.Cmd, port int,
 
 // listens waits until something listens on a TCP port in the namespace of a process.
 func listens(ctx context.Context, pid, port int) error {
-	line := regexp.MustCompile(fmt.Sprintf(`:%04X [0-9A-F]+:0000 0A `, port))
 	for range 1000 {
-		var all []byte
 		for _, f := range []string{"tcp", "tcp6"} {
 			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, f))
 			if err != nil {
 				return fmt.Errorf("the server has ended: %w", err)
 			}
-			all = append(all, b...)
-		}
-		if line.Match(all) {
-			return nil
+			if rxepeer.Listens(b, port) {
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():

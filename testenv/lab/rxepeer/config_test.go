@@ -57,7 +57,7 @@ func TestListens(t *testing.T) {
    1: 0100007F:1F90 0100007F:4853 01 00000000:00000000 00:00000000 00000000
 `
 	for port, want := range map[int]bool{18515: true, 8080: false, 0: false} {
-		if got := listens([]byte(table), port); got != want {
+		if got := Listens([]byte(table), port); got != want {
 			t.Errorf("port %d: %v", port, got)
 		}
 	}

@@ -104,16 +104,16 @@ func (vm *VM) listening(ctx context.Context, r Readiness) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if listens(b, r.TCPPort) {
+		if Listens(b, r.TCPPort) {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// listens reads /proc/net/tcp: "sl: local remote state ...", addresses as HEX:PORT in hex, state
-// 0A for LISTEN.
-func listens(table []byte, port int) bool {
+// Listens reports whether a socket of a table listens on a port. The table is that of /proc/net/tcp or tcp6: "sl: local
+// remote state ...", addresses as HEX:PORT in hex, state 0A for LISTEN.
+func Listens(table []byte, port int) bool {
 	suffix := []byte(":" + strings.ToUpper(hex.EncodeToString([]byte{byte(port >> 8), byte(port)})))
 	for line := range bytes.Lines(table) {
 		f := bytes.Fields(line)
