@@ -35,15 +35,17 @@ all: build man ## what `make install` installs
 build: ## bin/softroce-xdp, -pool, -card and -sim
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(PROGRAMS))
 
-# Programs of verbs load the library from here (LD_LIBRARY_PATH). SANITIZE: sanitizers of gcc, as address,undefined.
+# Programs of verbs load the libraries from here (LD_LIBRARY_PATH). SANITIZE: sanitizers of gcc, as address,undefined.
 VERBS       ?= bin/verbs
-VERBS_FLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread$(if $(SANITIZE), -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+VERBS_FLAGS := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread$(if $(SANITIZE), -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) -shared -Wl,-z,defs,-z,nodelete
 .PHONY: verbs
-verbs: ## bin/verbs/libibverbs.so.1, for programs of C (gcc, libibverbs-dev)
+verbs: ## bin/verbs/libibverbs.so.1 and librdmacm.so.1, for programs of C (gcc, libibverbs-dev, librdmacm-dev)
 	mkdir -p $(VERBS)
-	$(CC) $(VERBS_FLAGS) -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script=rocev2/clib/src/versions.map -Wl,-z,defs,-z,nodelete \
-		-o $(VERBS)/libibverbs.so.1 rocev2/clib/src/*.c
+	$(CC) $(VERBS_FLAGS) -Wl,-soname,libibverbs.so.1 -Wl,--version-script=rocev2/clib/src/versions.map -o $(VERBS)/libibverbs.so.1 rocev2/clib/src/*.c
+	$(CC) $(VERBS_FLAGS) -Wl,-soname,librdmacm.so.1 -Wl,--version-script=rocev2/clib/rdmacm/versions.map -Irocev2/clib/src \
+		-o $(VERBS)/librdmacm.so.1 rocev2/clib/rdmacm/*.c $(VERBS)/libibverbs.so.1
 	ln -sf libibverbs.so.1 $(VERBS)/libibverbs.so
+	ln -sf librdmacm.so.1 $(VERBS)/librdmacm.so
 
 .PHONY: generate
 generate: ## the data plane's objects, their Go types (clang-19, libbpf-dev), the card's registers, the device's messages in C, and the lists in docs/
@@ -67,7 +69,7 @@ lint: ## gofmt, vet, staticcheck, shellcheck, NOTICE
 	GO=$(GO) ./.ci/notice --check
 
 .PHONY: mutants
-mutants: ## wrong versions of the sources, each of which a test must find, and a table of what found them (root, more than an hour)
+mutants: ## wrong versions of the sources, each of which a test must find, and a table of what found them (root, two processors, more than an hour)
 	$(GO) test -count=1 -v -timeout 6h $(AS_ROOT) ./testenv/mutants -run 'TestMutants|TestTable' -args -mutants.all
 
 .PHONY: card-bulk
@@ -214,6 +216,10 @@ bench-pool: build-bench ## a program with 4 GiB of memory, of which a half or a 
 bench-rxe: build-bench ## Linux rxe against our engine between the same two virtual machines (root)
 	$(SUDO) ./bin/bench rxe
 
+.PHONY: bench-rxe-verbs
+bench-rxe-verbs: build-bench verbs ## programs of perftest on Linux rxe and with the library, between the same two virtual machines of two CPUs (root, ten minutes)
+	$(SUDO) ./bin/bench rxe --library $(VERBS) --cpus 2
+
 .PHONY: bench-disorder
 bench-disorder: build-bench ## out-of-order mode compared with RC over a box that loses and reorders, between attached interfaces (root, three minutes)
 	$(SUDO) ./bin/bench disorder
@@ -276,8 +282,9 @@ install: ## binaries, man pages, systemd unit, shell completion; `make` builds t
 	install -m 755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/sbin
 	install -m 644 out/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	sed 's|@PREFIX@|$(PREFIX)|' packaging/softroce-xdp@.service.in > $(UNITS)/softroce-xdp@.service
-	if [ -f $(VERBS)/libibverbs.so.1 ]; then \
-		install -d $(LIBDIR) && install -m 755 $(VERBS)/libibverbs.so.1 $(LIBDIR) && ln -sf libibverbs.so.1 $(LIBDIR)/libibverbs.so; \
+	if [ -f $(VERBS)/librdmacm.so.1 ]; then \
+		install -d $(LIBDIR) && install -m 755 $(VERBS)/libibverbs.so.1 $(VERBS)/librdmacm.so.1 $(LIBDIR) && \
+		ln -sf libibverbs.so.1 $(LIBDIR)/libibverbs.so && ln -sf librdmacm.so.1 $(LIBDIR)/librdmacm.so; \
 	fi
 	for p in $(PROGRAMS); do bin/$$p completion bash > $(COMPLETIONS)/$$p || exit 1; done
 
@@ -297,7 +304,7 @@ uninstall: ## removes what install has installed, and no configuration
 		fi; \
 	fi
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/sbin/,$(PROGRAMS)) $(addprefix $(COMPLETIONS)/,$(PROGRAMS)) $(UNITS)/softroce-xdp@.service
-	rm -f $(LIBDIR)/libibverbs.so.1 $(LIBDIR)/libibverbs.so
+	rm -f $(LIBDIR)/libibverbs.so.1 $(LIBDIR)/libibverbs.so $(LIBDIR)/librdmacm.so.1 $(LIBDIR)/librdmacm.so
 	[ ! -d $(LIBDIR) ] || rmdir --ignore-fail-on-non-empty $(LIBDIR)
 	$(RM_MAN)
 	[ ! -d $(DESTDIR)/etc/softroce-xdp ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)/etc/softroce-xdp

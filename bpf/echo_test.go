@@ -5,6 +5,7 @@ package bpf_test
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/softroce/softroce-xdp/bpf"
@@ -173,21 +174,27 @@ func TestEchoForged(t *testing.T) {
 	}
 }
 
+// ownEcho is an ECHO of the agent as it comes to egress, and its destination.
+func ownEcho(t *testing.T, v6 bool) (frame []byte, dst netip.Addr) {
+	t.Helper()
+	src, dst := us4, peer4
+	if v6 {
+		src, dst = us6, peer6
+	}
+	b := make([]byte, rocev2.MaxHelloLen)
+	n, err := rocev2.BuildEcho(b, src, dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ethernet(peerMAC, usMAC, b[:n]), dst
+}
+
 // The agent's ECHO leaves with T1 and the echo of the latest stamp, everything else in it
 // unchanged. It counts as no traffic.
 func TestEchoEgress(t *testing.T) {
 	l := newLab(t)
 	for _, v6 := range []bool{false, true} {
-		src, dst := us4, peer4
-		if v6 {
-			src, dst = us6, peer6
-		}
-		b := make([]byte, rocev2.MaxHelloLen)
-		n, err := rocev2.BuildEcho(b, src, dst)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := ethernet(peerMAC, usMAC, b[:n])
+		f, dst := ownEcho(t, v6)
 		l.know(dst, aware)
 		l.at(labStart)
 		l.in(fromPeer(t, stamped(srcOf(v6), rocev2.Stamp{Flags: rocev2.StampT1, T1: 4000})))
@@ -202,6 +209,21 @@ func TestEchoEgress(t *testing.T) {
 		if d := l.regs(dst); d.TxPackets != 0 || d.LastTxNs != 0 || d.NextTxNs != 0 {
 			t.Errorf("%+v", d)
 		}
+	}
+}
+
+// Feedback from an address for which the peer has given no token does not leave: the peer would refuse it. The agent is told
+// to send a HELLO from there.
+func TestFeedbackWithoutToken(t *testing.T) {
+	l := newLab(t)
+	for _, v6 := range []bool{false, true} {
+		f, dst := ownEcho(t, v6)
+		l.know(dst, aware, func(d *bpf.DestRegs) { d.TxOwn = 1 }) // the token is for another address
+		if verdict, _ := l.out(f); verdict != tcDrop {
+			t.Errorf("verdict %d", verdict)
+		}
+		l.wantCounters("tx_no_token")
+		l.wantEvent(bpf.EventNewSource, dst)
 	}
 }
 

@@ -185,6 +185,16 @@ func wantEgress(f, got []byte) []byte {
 	return want
 }
 
+// feedback reports whether a packet of this host is an ECHO or a RATE_LIMIT with room for a stamp.
+func feedback(f []byte) bool {
+	p, ok := roce(f)
+	if !ok || !own(p.src()) || !p.control() || len(f[p.surplusAt():p.end()]) != rocev2.StampLen {
+		return false
+	}
+	op := rocev2.Opcode(p.opcode())
+	return op == rocev2.OpEcho || op == rocev2.OpRateLimit
+}
+
 // sentStamp is the stamp at the end of a packet that egress let go, if it is one
 // that egress may make: now, and perhaps an echo and CE.
 func sentStamp(got []byte) (rocev2.Stamp, bool) {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -60,6 +61,9 @@ func TestRandomPackets(t *testing.T) {
 	wg.Wait()
 	counts := l.counters()
 	t.Log(counts)
+	if n := withoutToken.Load(); n > counts["tx_no_token"] {
+		t.Errorf("%d packets with feedback were dropped, tx_no_token is %d", n, counts["tx_no_token"])
+	}
 	// The mutations must reach the interesting places, or they prove nothing.
 	for _, name := range []string{"rx_stamped", "rx_option_foreign", "rx_option_checksum", "rx_option_version", "rx_truncated", "rx_bad_length",
 		"rx_fragment", "rx_ip_options", "hello_answered", "control_bad_icrc", "control_malformed", "tx_stamped", "tx_malformed", "tx_option_foreign", "rx_forwarded", "tx_other_source", "rx_vlan", "tx_vlan"} {
@@ -191,6 +195,9 @@ func checkIngress(t *testing.T, l *lab, frame, buf []byte) {
 	}
 }
 
+// withoutToken counts the packets with feedback that egress has dropped: a destination may have no token.
+var withoutToken atomic.Uint64
+
 func checkEgress(t *testing.T, l *lab, frame, buf []byte) {
 	o := ebpf.RunOptions{Data: frame, DataOut: buf}
 	verdict, err := l.objs.SoftroceEgress.Run(&o)
@@ -199,6 +206,10 @@ func checkEgress(t *testing.T, l *lab, frame, buf []byte) {
 	}
 	if err != nil {
 		t.Errorf("%x: %v", frame, err)
+		return
+	}
+	if verdict == tcDrop && feedback(frame) && bytes.Equal(o.DataOut, frame) {
+		withoutToken.Add(1)
 		return
 	}
 	if want := wantEgress(frame, o.DataOut); verdict != tcNext || !bytes.Equal(o.DataOut, want) {

@@ -53,14 +53,8 @@ func Detach(ifname string, o Options) error {
 	if err := checkRunDir(ifname, o); err != nil {
 		return err
 	}
-	// An engine that the agent serves ends with it; a process that has one of its own is not ended.
-	if pid := leasePID(o.RunDir, ifname, leaseEngine); pid != 0 && pid == leasePID(o.RunDir, ifname, leaseAgent) {
-		if err := StopAgent(o.RunDir, ifname, stopPatience); err != nil {
-			return err
-		}
-	}
 	// The lease keeps an engine from starting during the detach.
-	switch engine, err := takeEngineLease(o.RunDir, ifname); {
+	switch engine, err := endEngine(o.RunDir, ifname); {
 	case err == nil:
 		defer engine.release()
 	case errors.Is(err, ErrEngineRunning) && (where == here || stray != nil && stray.xdp != 0):
@@ -76,6 +70,28 @@ func Detach(ifname string, o Options) error {
 		err = errors.Join(err, stray.detach())
 	}
 	return err
+}
+
+// endEngine ends the engine that the agent serves, with the agent, and takes the lease of the engine. A process that has an
+// engine of its own is not ended: the error wraps ErrEngineRunning.
+func endEngine(runDir, ifname string) (*lease, error) {
+	for {
+		if servesEngine(runDir, ifname) {
+			if err := StopAgent(runDir, ifname, stopPatience); err != nil {
+				return nil, err
+			}
+		}
+		l, err := takeEngineLease(runDir, ifname)
+		if !errors.Is(err, ErrEngineRunning) || !servesEngine(runDir, ifname) { // the agent may open its engine meanwhile
+			return l, err
+		}
+	}
+}
+
+// servesEngine reports whether the process of the agent has the engine.
+func servesEngine(runDir, ifname string) bool {
+	pid := leasePID(runDir, ifname, leaseEngine)
+	return pid != 0 && pid == leasePID(runDir, ifname, leaseAgent)
 }
 
 // checkAttached returns an error unless there is something to detach: pins, a state file, or
@@ -205,13 +221,27 @@ func Clean(o Options) ([]string, error) {
 		}
 	}
 	for _, name := range lostStates(o) {
-		if err := removeState(o.RunDir, name); err != nil {
+		left, err := cleanLost(name, o)
+		if err != nil {
 			errs = append(errs, err)
-			continue
+		} else if left {
+			cleaned = append(cleaned, name)
 		}
-		cleaned = append(cleaned, name)
 	}
 	return cleaned, errors.Join(errs...)
+}
+
+// cleanLost removes a state of lostStates, unless the interface was attached meanwhile.
+func cleanLost(name string, o Options) (bool, error) {
+	release, err := o.control(name)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	if !isLost(name, o) {
+		return false, nil
+	}
+	return true, removeState(o.RunDir, name)
 }
 
 // lostStates lists the interfaces of which only a state file is left, which says why.
@@ -219,11 +249,17 @@ func lostStates(o Options) (names []string) {
 	files, _ := filepath.Glob(filepath.Join(o.RunDir, "*.json"))
 	for _, f := range files {
 		name := unescapeName(strings.TrimSuffix(filepath.Base(f), ".json"))
-		if s, err := ReadState(o.RunDir, name); err == nil && s.Lost != "" && !exists(PinDir(o.PinRoot, name)) {
+		if isLost(name, o) {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// isLost reports whether of an interface only a state file is left, which says why.
+func isLost(name string, o Options) bool {
+	s, err := ReadState(o.RunDir, name)
+	return err == nil && s.Lost != "" && !exists(PinDir(o.PinRoot, name))
 }
 
 func cleanOne(name string, o Options) (bool, error) {

@@ -58,17 +58,25 @@ func (a *Attachment) TakeEngineLease() (_ *EngineLease, err error) {
 }
 
 // waitEngineLease takes the lease of the engine. It waits for a process that has the lease to remove the entries of a killed
-// engine, up to DefaultPatience. That process notes it after it has taken the lease, so that each attempt may be too early:
-// there are engineTries at least.
+// engine.
 func waitEngineLease(runDir, ifname string) (*lease, error) {
+	take := func() (*lease, error) { return takeEngineLease(runDir, ifname) }
+	return awaitLease(take, func() string { return leaseHolder(runDir, ifname, leaseEngine) })
+}
+
+// awaitLease takes a lease. It waits for a holder that cleans, up to DefaultPatience. That process notes it after it has taken the
+// lease, so that each attempt may be too early: there are engineTries at least. A holder that has given up the lease since the
+// attempt, "", is none.
+func awaitLease(take func() (*lease, error), holder func() string) (*lease, error) {
 	end := time.Now().Add(DefaultPatience)
 	for tries := 1; ; tries++ {
-		l, err := takeEngineLease(runDir, ifname)
+		l, err := take()
 		if !errors.Is(err, ErrEngineRunning) {
 			return l, err
 		}
-		waits := strings.HasSuffix(leaseHolder(runDir, ifname, leaseEngine), cleaning) && time.Now().Before(end)
-		if tries >= engineTries && !waits {
+		who := holder()
+		waits := who == "" || strings.HasSuffix(who, cleaning)
+		if tries >= engineTries && (!waits || !time.Now().Before(end)) {
 			return nil, err
 		}
 		time.Sleep(time.Millisecond)

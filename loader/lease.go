@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/internal/files"
 )
 
 // lease is a right that one process has at a time: a lock on a file in the run directory,
@@ -56,7 +58,7 @@ func takeLease(runDir, ifname, kind string) (*lease, error) {
 			}
 			return nil, fmt.Errorf("%s: lock %s: %w", ifname, path, err)
 		}
-		if !stillAt(f, path) { // the previous owner has just removed it
+		if !files.StillAt(f, path) { // the previous owner has just removed it
 			f.Close()
 			continue
 		}
@@ -73,20 +75,10 @@ const cleaning = ", cleaning"
 // cleans notes that the owner has the lease for a moment.
 func (l *lease) cleans() { _, _ = l.f.WriteString(cleaning) }
 
-// stillAt reports whether path still leads to the open file.
-func stillAt(f *os.File, path string) bool {
-	mine, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	there, err := os.Stat(path)
-	return err == nil && os.SameFile(mine, there)
-}
-
 // release removes the file before the lock: otherwise two processes could have locks on
 // different files of the same name.
 func (l *lease) release() {
-	if stillAt(l.f, l.path) { // else it is that of another process
+	if files.StillAt(l.f, l.path) { // else it is that of another process
 		_ = os.Remove(l.path)
 	}
 	l.f.Close()
@@ -95,7 +87,7 @@ func (l *lease) release() {
 // restore creates the file of the lease again if somebody has removed it, and takes the lock on it.
 // The error wraps errLeased if another process was faster.
 func (l *lease) restore() error {
-	if stillAt(l.f, l.path) {
+	if files.StillAt(l.f, l.path) {
 		return nil
 	}
 	runDir, file := filepath.Split(l.path)
@@ -129,7 +121,12 @@ func leaseHolder(runDir, ifname, kind string) string {
 
 // leasePID returns the ID of the process that has a lease; 0 if none has or it is unknown.
 func leasePID(runDir, ifname, kind string) int {
-	pid, _, _ := strings.Cut(leaseHolder(runDir, ifname, kind), " ")
+	return holderPID(leaseHolder(runDir, ifname, kind))
+}
+
+// holderPID returns the process ID in what leaseHolder returns; 0 if it has none.
+func holderPID(holder string) int {
+	pid, _, _ := strings.Cut(holder, " ")
 	n, _ := strconv.Atoi(pid)
 	return n
 }

@@ -3,10 +3,12 @@
 package loader
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
@@ -108,6 +113,71 @@ func TestEngineLeaseWaits(t *testing.T) {
 			}
 			time.Sleep(stall) // until the other one has released it
 		})
+	}
+}
+
+// The holder gives up the lease after an attempt to take it, before the look at who has it.
+func TestLeaseHolderGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		take := func() (*lease, error) {
+			if tries++; tries <= engineTries {
+				return nil, ErrEngineRunning
+			}
+			return &lease{}, nil
+		}
+		holder := func() string {
+			if tries == engineTries {
+				return ""
+			}
+			return "1" + cleaning
+		}
+		if l, err := awaitLease(take, holder); l == nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An agent that ends has the lease of its engine for longer than its own.
+func TestEngineEndsAfterAgent(t *testing.T) {
+	if dir := os.Getenv("TEST_AGENT"); dir != "" {
+		agent, err := takeLease(dir, "eth0", leaseAgent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := takeEngineLease(dir, "eth0"); err != nil {
+			t.Fatal(err)
+		}
+		ends := make(chan os.Signal, 1)
+		signal.Notify(ends, unix.SIGTERM)
+		os.Stdout.WriteString("locked\n")
+		<-ends
+		agent.release()
+		time.Sleep(200 * time.Millisecond)
+		os.Exit(0)
+	}
+	dir := t.TempDir()
+	c := exec.Command(os.Args[0], "-test.run=^TestEngineEndsAfterAgent$")
+	c.Env = append(os.Environ(), "TEST_AGENT="+dir)
+	out := testkit.Must1(c.StdoutPipe())(t)
+	testkit.Must(t, c.Start())
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	l, err := endEngine(dir, "eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.release()
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+
+	// An engine without an agent is that of another program, and is not ended.
+	own := testkit.Must1(takeEngineLease(dir, "eth0"))(t)
+	defer own.release()
+	if _, err := endEngine(dir, "eth0"); !errors.Is(err, ErrEngineRunning) {
+		t.Errorf("an engine of another program: %v", err)
 	}
 }
 

@@ -184,18 +184,24 @@ func (l *Lock) Restore() error { return l.l.restore() }
 // AgentAlive reports whether the interface has an agent.
 func AgentAlive(runDir, ifname string) bool { return leaseHolder(runDir, ifname, leaseAgent) != "" }
 
-// StopAgent ends the agent of an interface and waits until its lease is free: for timeout
+// StopAgent ends the agent of an interface and waits until its lease, and that of its engine, are free: for timeout
 // after SIGTERM, and for timeout after SIGKILL. The data plane stays. Without an agent it
 // does nothing.
 func StopAgent(runDir, ifname string, timeout time.Duration) error {
-	if !AgentAlive(runDir, ifname) {
+	holder := leaseHolder(runDir, ifname, leaseAgent)
+	if holder == "" {
 		return nil
 	}
-	pid := leasePID(runDir, ifname, leaseAgent)
+	pid := holderPID(holder)
+	if pid == 0 && !AgentAlive(runDir, ifname) {
+		return nil // it ended meanwhile
+	}
 	if pid == 0 {
 		return fmt.Errorf("%s: an agent runs but %s does not say which process it is: stop it by hand", ifname, leasePath(runDir, ifname, leaseAgent))
 	}
-	return stopProcess(ifname, pid, timeout, func() bool { return AgentAlive(runDir, ifname) })
+	// The kernel takes one lease after the other from a process that ends.
+	alive := func() bool { return AgentAlive(runDir, ifname) || leasePID(runDir, ifname, leaseEngine) == pid }
+	return stopProcess(ifname, pid, timeout, alive)
 }
 
 // stopProcess ends an agent: SIGTERM, and after timeout SIGKILL.

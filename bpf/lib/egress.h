@@ -75,7 +75,8 @@ static __always_inline int stamps_to(struct dest_regs *d, const struct dest_key 
 /*
  * stamp_control completes a control packet of the agent (HELLO, ECHO, RATE_LIMIT). The option is there
  * already, outside of the ICRC, and lacks time, token and echo. A HELLO gets no echo,
- * because the peer would not believe it. A HELLO_ACK has the echo of its HELLO already.
+ * because the peer would not believe it. A HELLO_ACK has the echo of its HELLO already. ECHO and RATE_LIMIT
+ * leave with a token only.
  */
 static __always_inline int stamp_control(struct __sk_buff *skb, const struct roce *r,
 					 const struct sr_config *cfg, __u64 now)
@@ -84,7 +85,7 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	struct dest_key key;
 	struct stamp s;
 	__u64 own = own_word(r, 1);
-	int answer;
+	int answer, feedback = r->opcode == OP_ECHO || r->opcode == OP_RATE_LIMIT;
 	void *opt;
 
 	if (!from_here(r)) {
@@ -108,8 +109,11 @@ static __always_inline int stamp_control(struct __sk_buff *skb, const struct roc
 	if (answer && !stamps_to(d, &key, own, now))
 		s.credit = 0;
 	if (d) {
-		s.token = source_token(d, &key, own,
-				       r->opcode == OP_ECHO || r->opcode == OP_RATE_LIMIT, now);
+		s.token = source_token(d, &key, own, feedback, now);
+		if (feedback && !s.token) { /* the peer would refuse it */
+			count(SR_STAT_tx_no_token);
+			return TC_DROP;
+		}
 		if (r->opcode != OP_HELLO && r->opcode != OP_HELLO_ACK)
 			take_echo(d, &s, now);
 	}
@@ -302,12 +306,9 @@ static __always_inline int egress(struct __sk_buff *skb)
 	leaves += now - mono; /* from the pacer's clock to that of the stamps */
 	why = unstamped_reason(skb, d, cfg, &r);
 	if (!why) {
-		s.token = READ_ONCE(d->tx_token);
-		if (READ_ONCE(d->tx_own) != own) {
-			s.token = source_token(d, &key, own, 1, now);
-			if (!s.token)
-				why = SR_STAT_tx_no_token;
-		}
+		s.token = READ_ONCE(d->tx_own) == own ? READ_ONCE(d->tx_token) : source_token(d, &key, own, 1, now);
+		if (!s.token)
+			why = SR_STAT_tx_no_token;
 	}
 	note_request(d, &r, skb->len, leaves, leaves - now, !why);
 

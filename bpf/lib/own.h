@@ -66,6 +66,16 @@ static __always_inline int from_here(const struct roce *r)
 	return own_find(&addr) != OWN_NOT;
 }
 
+/* first_own returns the address that the entry's token is for, which is `own` if it was for any. Two CPUs agree on it. */
+static __always_inline __u64 first_own(struct dest_regs *d, __u64 own)
+{
+	__u64 first = READ_ONCE(d->tx_own);
+
+	if (!first)
+		first = __sync_val_compare_and_swap(&d->tx_own, 0, own);
+	return first ? first : own;
+}
+
 /*
  * source_token returns the token for stamps to the peer that leave from `own`, 0 = there is none
  * yet. The first source of an entry keeps its token there; each further one has an element of
@@ -80,11 +90,8 @@ static __noinline __u64 source_token(struct dest_regs *d, const struct dest_key 
 
 	if (!d || !peer)
 		return 0;
-	if (!d->tx_own || d->tx_own == own) {
-		if (use)
-			WRITE_ONCE(d->tx_own, own);
+	if (use ? first_own(d, own) == own : !READ_ONCE(d->tx_own) || READ_ONCE(d->tx_own) == own)
 		return READ_ONCE(d->tx_token);
-	}
 	pair.peer = *peer;
 	pair.own = own;
 	token = bpf_map_lookup_elem(&tx_tokens, &pair);
@@ -109,14 +116,13 @@ static __noinline int keep_token(struct dest_regs *d, const struct dest_key *pee
 		return 0;
 	pair.peer = *peer;
 	pair.own = own;
-	if (d->tx_own && d->tx_own != own) {
+	if (first_own(d, own) != own) {
 		/* A source that nothing was sent from has no element. */
 		bpf_map_update_elem(&tx_tokens, &pair, &token, BPF_EXIST);
 		return 0;
 	}
 	changed = d->tx_token != token;
-	WRITE_ONCE(d->tx_token, token); /* before it is used */
-	WRITE_ONCE(d->tx_own, own);
+	WRITE_ONCE(d->tx_token, token);
 	return changed;
 }
 

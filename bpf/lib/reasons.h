@@ -67,7 +67,7 @@
 	SR_REASON(54, rx_over_limit, "ingress: packets above what their sender may send to this host, dropped") \
 	SR_REASON(55, rx_forwarded, "ingress: RoCEv2 packets to an IP address of another host, passed unread") \
 	SR_REASON(56, tx_other_source, "egress: packets from a MAC or IP address of another host, passed untouched") \
-	SR_REASON(57, tx_no_token, "egress: packets from a source whose token is not there yet, left unstamped") \
+	SR_REASON(57, tx_no_token, "egress: packets from a source without a token yet, left unstamped; feedback is dropped") \
 	SR_REASON(58, rx_vlan, "ingress: RoCEv2 packets with the tag of a VLAN, passed unread") \
 	SR_REASON(59, tx_vlan, "egress: RoCEv2 packets of a VLAN interface, passed untouched") \
 	SR_REASON(60, rx_extension, "ingress: IPv6 extension headers in front of RoCEv2, passed unread") \

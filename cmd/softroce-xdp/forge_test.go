@@ -101,6 +101,10 @@ func forge(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return nil
 	}()
+	close(stop) // before the end: perf waits two seconds for the figures of its server
+	for range started {
+		err = errors.Join(err, <-floods)
+	}
 	_ = c.Process.Signal(unix.SIGINT) // nsenter has become softroce-xdp
 	var exit error
 	select {
@@ -108,10 +112,6 @@ func forge(ts *testscript.TestScript, neg bool, args []string) {
 	case <-time.After(script.Patience):
 		_ = c.Process.Kill()
 		exit = fmt.Errorf("it goes on after SIGINT: %w", <-ended)
-	}
-	close(stop)
-	for range started {
-		err = errors.Join(err, <-floods)
 	}
 	text, _ := os.ReadFile(out.Name())
 	if err = errors.Join(err, exit); err != nil {

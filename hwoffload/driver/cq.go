@@ -188,7 +188,8 @@ func (c *CQ) close() error {
 
 // The order in which Close ends objects.
 const (
-	orderAH = iota
+	orderTasks = iota
+	orderAH
 	orderQP
 	orderSRQ
 	orderMW

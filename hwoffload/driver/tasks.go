@@ -22,7 +22,7 @@ const (
 )
 
 // Tasks sends compute tasks to the cores of a card (S1.1). Operands are in card memory, by the
-// lkeys of regions. A card has one. All methods may be called concurrently.
+// lkeys of regions. A card has one, which ends with its device. All methods may be called concurrently.
 type Tasks struct {
 	d             *Device
 	log2          uint32
@@ -61,19 +61,34 @@ func (d *Device) StartTasks(ctx context.Context, pd uint32, entries int) (*Tasks
 		d.give(&d.free.memory, t.ring, task.SlotLen<<t.log2)
 		return nil, err
 	}
+	if err := t.start(ctx, e, pd); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// start adds the tasks to the objects of the device and starts the compute block. Close of the device, which stops them, waits for it.
+func (t *Tasks) start(ctx context.Context, e regs.Task, pd uint32) error {
+	t.lock.Lock()
+	if err := t.d.add(t); err != nil {
+		t.lock.Unlock()
+		t.give()
+		return err
+	}
 	e.SetRingBase(t.ring)
 	e.SetCompletionBase(t.answers)
 	e.SetRing(regs.TaskRing(0).WithLog2Entries(t.log2))
 	e.SetDomain(regs.TaskDomain(0).WithPd(pd))
 	e.SetCommand(regs.TaskCommand(0).WithStart(true))
 	s, err := t.settled(ctx)
+	t.lock.Unlock()
 	if err == nil && !s.Running() {
 		err = fmt.Errorf("card: tasks: %w (status %#x): are its cores started?", errRefused, uint32(s))
 	}
 	if err != nil {
-		return nil, errors.Join(err, t.Stop(ctx))
+		return errors.Join(err, t.Stop(ctx))
 	}
-	return t, nil
+	return nil
 }
 
 // settled waits until the card has ended a command.
@@ -203,7 +218,24 @@ func (t *Tasks) Stop(ctx context.Context) error {
 		return err
 	}
 	t.stopped = true
+	_ = t.d.remove(t, "queue of tasks", nil) // unless the device is being closed
+	t.give()
+	return nil
+}
+
+// give gives the memory of the rings back.
+func (t *Tasks) give() {
 	t.d.give(&t.d.free.memory, t.ring, task.SlotLen<<t.log2)
 	t.d.give(&t.d.free.memory, t.answers, task.AnswerLen<<t.log2)
-	return nil
+}
+
+func (t *Tasks) order() int { return orderTasks }
+
+// stopTime is how long Close of the device waits for the end of the tasks.
+const stopTime = time.Second
+
+func (t *Tasks) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	return t.Stop(ctx)
 }

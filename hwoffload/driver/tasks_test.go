@@ -324,3 +324,19 @@ func TestCapabilities(t *testing.T) {
 		}
 	}
 }
+
+// Close of a device stops its tasks before it frees their memory: the next device of the card starts tasks.
+func TestCardTasksEndWithDevice(t *testing.T) {
+	c := newTasks(t, 8)
+	_, err := c.ring.Submit(task.Descriptor{Kernel: task.KernelMax, Operands: []task.Operand{c.operand(0, 1, task.Uint8, 1)}, Result: c.operand(8, 1, task.Uint8, 1)})
+	c.must(err)
+	c.must(c.d.Close())
+	if regs.TaskOf(c.card).Status().Running() {
+		t.Error("the compute block runs without a device")
+	}
+	c.d, err = driver.New(c.card, driver.Config{RingBytes: ringBytes})
+	c.must(err)
+	defer func() { c.must(c.d.Close()) }()
+	_, err = c.d.StartTasks(c.ctx, c.newPD().Number(), 8)
+	c.must(err)
+}

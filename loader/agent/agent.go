@@ -85,8 +85,8 @@ type Agent struct {
 // Run adopts the attachment of ifname and runs its agent until ctx ends. Then it returns nil,
 // and the data plane stays. If the interface is deleted or moved to another network namespace,
 // everything is detached and the error wraps loader.ErrLost. ready is called before the first
-// tick.
-func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger, ready func()) error {
+// tick. ending is called at the end, before another agent can start.
+func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger, ready, ending func()) error {
 	lock, err := loader.TakeLock(o.RunDir, ifname)
 	if err != nil {
 		return err
@@ -99,6 +99,7 @@ func Run(ctx context.Context, ifname string, o loader.Options, log *slog.Logger,
 		}
 		defer guard.Release()
 	}
+	defer ending()
 	a, err := open(ifname, o, log)
 	if err != nil {
 		return err
@@ -200,7 +201,9 @@ func (a *Agent) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	go readEvents(ring, events)
+	ended := make(chan struct{})
+	defer close(ended)
+	go readEvents(ring, events, ended)
 	defer ring.Close()
 
 	links, err := watchLink(a.iface.Index)
@@ -350,15 +353,22 @@ func (a *Agent) sendHellos(now uint64) {
 	}
 }
 
-func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event) {
+// readEvents reads events until ring is closed; once ended is closed, nobody takes them.
+func readEvents(ring *ringbuf.Reader, out chan<- bpf.Event, ended <-chan struct{}) {
 	defer close(out)
 	var rec ringbuf.Record
 	for {
 		if err := ring.ReadInto(&rec); err != nil {
 			return
 		}
-		if e, ok := bpf.EventOf(rec.RawSample); ok {
-			out <- e
+		e, ok := bpf.EventOf(rec.RawSample)
+		if !ok {
+			continue
+		}
+		select {
+		case out <- e:
+		case <-ended:
+			return
 		}
 	}
 }

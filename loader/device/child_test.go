@@ -383,6 +383,7 @@ func (p *peer) waitFatal() error {
 			if !errors.Is(e.Err, verbs.ErrGone) {
 				return e.Err
 			}
+			fmt.Println("ended:", e.Err)
 			break
 		}
 	}

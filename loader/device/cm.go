@@ -140,7 +140,16 @@ func (x *connections) connect(m *proto.CMConnect) (*proto.Handle, error) {
 	if err := x.c.owns(p.QPN); err != nil {
 		return nil, err
 	}
-	return x.start(func() (cm.ID, error) { return x.session.Connect(p) })
+	h, err := x.start(func() (cm.ID, error) { return x.session.Connect(p) })
+	if err != nil {
+		return nil, err
+	}
+	if err := x.c.owns(p.QPN); err != nil { // as in accept
+		x.ids[cm.ID(h.Handle)].silent = true
+		_ = x.session.Disconnect(cm.ID(h.Handle), nil)
+		return nil, err
+	}
+	return h, nil
 }
 
 func (x *connections) resolve(m *proto.CMResolve) (*proto.Handle, error) {

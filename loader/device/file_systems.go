@@ -19,8 +19,10 @@ const (
 	// mapsPatience is how long the server waits for the mappings of a process: another thread of the process
 	// may wait for the lock of the address space.
 	mapsPatience = time.Second
-	// abortPatience is how long an access may take to end after the end of its file system.
-	abortPatience = 500 * time.Millisecond
+	// abortLooks is how often the server looks whether an access ends by itself, or after the end of its file system, and abortLook
+	// the time between.
+	abortLooks = 50
+	abortLook  = 10 * time.Millisecond
 )
 
 // endFileSystems ends file systems until the access in progress ends. It is called in a goroutine of its own.
@@ -34,8 +36,10 @@ func (c *session) endFileSystems(m *processMemory) {
 		func(f *clientmem.FileSystem) bool { return mapped[f.Device] && f.User != c.process.uid && f.Waiting() },
 		func(f *clientmem.FileSystem) bool { return f.User == c.process.uid },
 	} {
-		var n int
-		if n, err = abort(ends); err != nil || n > 0 && m.progresses() {
+		if m.progresses() {
+			break
+		}
+		if err = abort(ends); err != nil {
 			break
 		}
 	}
@@ -45,21 +49,17 @@ func (c *session) endFileSystems(m *processMemory) {
 	m.ending = false // guard begins again if the access goes on
 }
 
-// abort ends the file systems of a kind, but none of root. It returns how many.
-func abort(ends func(f *clientmem.FileSystem) bool) (n int, err error) {
+// abort ends the file systems of a kind, but none of root.
+func abort(ends func(f *clientmem.FileSystem) bool) error {
 	all, err := clientmem.FileSystems(clientmem.FUSEControl)
 	for i := range all {
 		f := &all[i]
 		if f.User == 0 || !ends(f) {
 			continue
 		}
-		if e := f.Abort(); e != nil {
-			err = errors.Join(err, e)
-			continue
-		}
-		n++
+		err = errors.Join(err, f.Abort())
 	}
-	return n, err
+	return err
 }
 
 // mappedDevices returns what the process has mapped. It gives up after mapsPatience.
@@ -100,13 +100,15 @@ func (c *session) mappedDevices(m *processMemory) (map[uint64]bool, error) {
 	}
 }
 
-// progresses reports whether the access that is in progress ends within abortPatience.
+// progresses reports whether the access that is in progress ends within abortLooks. They are counted: a machine that stood still
+// for that time has not looked.
 func (m *processMemory) progresses() bool {
 	first := m.Progress()
-	for end := time.Now().Add(abortPatience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for range abortLooks {
 		if now := m.Progress(); now.Begun == now.Ended || now.Ended != first.Ended {
 			return true
 		}
+		time.Sleep(abortLook)
 	}
 	return false
 }

@@ -16,8 +16,13 @@ import (
 // A process that exceeds it loses its connection. It counts as a process of its user until the call
 // returns, which limits the number of such goroutines.
 
-// foreignPatience is how long the server waits for a system call on a descriptor of a process.
-const foreignPatience = 2 * time.Second
+// The server looks foreignLooks times whether a system call on a descriptor of a process has ended. They are counted: a machine that
+// stood still for that time has not looked.
+const (
+	foreignLooks    = 20
+	foreignLook     = 100 * time.Millisecond
+	foreignPatience = foreignLooks * foreignLook
+)
 
 // within calls f, and returns false if it takes too long. f goes on then.
 func (k *socket) within(f func()) bool {
@@ -27,12 +32,19 @@ func (k *socket) within(f func()) bool {
 		defer close(done)
 		f()
 	}()
-	late := time.NewTimer(foreignPatience)
-	defer late.Stop()
+	look := time.NewTicker(foreignLook)
+	defer look.Stop()
+	for range foreignLooks {
+		select {
+		case <-done:
+			return true
+		case <-look.C:
+		}
+	}
 	select {
 	case <-done:
 		return true
-	case <-late.C:
+	default:
 	}
 	k.s.log.Warn("a descriptor that a process has passed blocks: the process loses its connection", "pid", k.process.pid, "uid", k.process.uid)
 	k.late = append(k.late, done)

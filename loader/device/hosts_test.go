@@ -128,6 +128,25 @@ func TestTwoHosts(t *testing.T) {
 	transfer(pairOn(t, hosts), "write")
 }
 
+// The interface of a device is deleted: its processes are told so, not only that their connection has ended.
+func TestReasonOfTheEnd(t *testing.T) {
+	hosts := twoHosts(t)
+	p := pairOn(t, hosts)
+	p[0].say("fatal")
+	p[0].line("done")
+	link, err := hosts[0].Netlink().LinkByName(topo.IfName)
+	if err == nil {
+		err = hosts[0].Netlink().LinkDel(link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := p[0].line("ended:"); !strings.Contains(why, "the device of "+topo.IfName+" has ended: ") {
+		t.Errorf("the process was told%s", why)
+	}
+	p[0].line("done")
+}
+
 // again moves data until that fails, and opens the device anew. fatal: it must have ended.
 func (p *peer) again(dir string, fatal bool) (*peer, error) {
 	var err error

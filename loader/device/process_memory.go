@@ -91,7 +91,7 @@ func (c *session) checkMemory() bool {
 	if m == nil {
 		return false
 	}
-	if !m.guard.Sample(m.Progress()) {
+	if !m.guard.Sample(m.Progress(), func() bool { return m.Delays(time.Now()) }) {
 		return true
 	}
 	if !m.revoked {

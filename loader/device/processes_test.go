@@ -129,6 +129,7 @@ func TestKilledServer(t *testing.T) {
 	p[0].say("fatal")
 	p[0].line("done")
 	first.kill()
+	p[0].line("ended:")
 	p[0].line("done")
 	second := start(t, "server", dir)
 	second.line("serves")

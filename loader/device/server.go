@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -153,15 +154,38 @@ func (s *Server) admit(c *session) bool {
 	return true
 }
 
-// follow passes events of the device to the processes they concern.
+// lastPatience is how long the processes have to read why the device has ended.
+const lastPatience = time.Second
+
+// follow passes events of the device to the processes they concern. The last one says why it has ended.
 func (s *Server) follow() {
 	for e := range s.dev.Events() {
 		s.event(e)
 		if e.Type == verbs.EventDeviceFatal {
+			s.dismiss()
 			s.hangUp()
 		}
 	}
 	s.hangUp()
+}
+
+// dismiss ends the connections after the events that are queued, and waits for that.
+func (s *Server) dismiss() {
+	s.mu.Lock()
+	sockets := make([]*socket, 0, len(s.sessions))
+	for c := range s.sessions {
+		c.socket.event(nil)
+		sockets = append(sockets, c.socket)
+	}
+	s.mu.Unlock()
+	late := time.After(lastPatience)
+	for _, k := range sockets {
+		select {
+		case <-k.hung:
+		case <-late:
+			return
+		}
+	}
 }
 
 // Ended is closed when the device has ended, by itself or by Close.

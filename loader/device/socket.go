@@ -98,7 +98,8 @@ func (k *socket) write(b []byte, fds ...int) {
 	}
 }
 
-// event queues an event for the process. The oldest is lost if it does not read them.
+// event queues an event for the process, or nil, which ends the connection. The oldest is lost if the process does not
+// read them.
 func (k *socket) event(b []byte) {
 	for {
 		select {
@@ -118,6 +119,10 @@ func (k *socket) sendEvents(done <-chan struct{}) {
 	for {
 		select {
 		case b := <-k.events:
+			if b == nil {
+				k.hangUp()
+				return
+			}
 			k.write(b)
 		case <-done:
 			return

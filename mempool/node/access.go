@@ -103,13 +103,23 @@ func (n *Node) start(ctx context.Context, o Op) error {
 		s.inUse.Done()
 		return n.ended(err)
 	}
-	p := pending{op, s, o.Done}
+	n.posted(pending{op, s, o.Done})
+	return nil
+}
+
+// posted gives an operation to complete. After the end of the connection, when complete may have ended, it finishes the
+// operation itself.
+func (n *Node) posted(p pending) {
 	select {
 	case n.started <- p:
-	case <-n.done: // complete may have ended
-		go n.finish(p)
+	case <-n.done:
+		n.finish(p)
 	}
-	return nil
+	select {
+	case <-n.done:
+		n.finishAll()
+	default:
+	}
 }
 
 // complete calls Done of operations, in the order of Start.
@@ -119,14 +129,20 @@ func (n *Node) complete() {
 		case p := <-n.started:
 			n.finish(p)
 		case <-n.done:
-			for {
-				select {
-				case p := <-n.started:
-					n.finish(p)
-				default:
-					return
-				}
-			}
+			n.finishAll()
+			return
+		}
+	}
+}
+
+// finishAll finishes what the channel has.
+func (n *Node) finishAll() {
+	for {
+		select {
+		case p := <-n.started:
+			n.finish(p)
+		default:
+			return
 		}
 	}
 }

@@ -37,8 +37,8 @@ func (n *Node) receive(ctx context.Context) {
 	}
 	n.err = fmt.Errorf("pool: the connection to %s has ended: %w", n.conn.RemoteAddr(), err)
 	clear(n.slabs)
+	close(n.done) // who finds no slab finds the reason
 	n.mu.Unlock()
-	close(n.done)
 }
 
 func (n *Node) take(ctx context.Context, joiner *proto.Joiner, b []byte) error {

@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
+	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/mempool/internal/proto"
+	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
 func testNode() *Node {
@@ -83,4 +87,28 @@ func TestUsed(t *testing.T) {
 	if _, used := n.endPeriod(); used != 0 {
 		t.Errorf("%d bytes were used in the period before", used)
 	}
+}
+
+// An operation that is posted when the connection has ended, and with it the goroutine that completes operations, is finished, too.
+func TestPostedAtTheEnd(t *testing.T) {
+	dev, ctx := devices.Loopback(t), testkit.Context(t)
+	at, accepted := acceptOne(ctx, t, dev)
+	conn := testkit.Must1(rdma.Dial(ctx, dev, at))(t)
+	defer conn.Close()
+	defer testkit.Receive(t, "the connection is accepted", accepted).Close()
+	op := testkit.Must1(conn.Start(ctx, &verbs.SendWR{Op: verbs.OpSend}))(t)
+
+	n, x := testNode(), &slab{}
+	n.started = make(chan pending, DefaultDepth)
+	close(n.done)
+	n.complete()
+	done := make(chan error, DefaultDepth)
+	for range DefaultDepth {
+		x.inUse.Add(1)
+		n.posted(pending{op, x, func(err error) { done <- err }})
+	}
+	for range DefaultDepth {
+		testkit.Receive(t, "the operation is finished", done)
+	}
+	x.inUse.Wait()
 }

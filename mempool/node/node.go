@@ -209,7 +209,7 @@ func (n *Node) Leave(ctx context.Context) error {
 }
 
 // Close ends the connection. The server keeps the lease for a time: a Ticket resumes it. Operations that
-// have not completed fail, and memory of Alloc is freed.
+// have not completed fail, and memory of Alloc is freed: later, if the error wraps rdma.ErrNoAnswer.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -222,12 +222,18 @@ func (n *Node) Close() error {
 	n.cancel()
 	err := n.conn.Close()
 	n.all.Wait()
+	return errors.Join(err, rdma.Bounded(func() error { return n.free(memory, shared) }))
+}
+
+// free ends the regions of Alloc and of Share, and frees the memory of the first.
+func (n *Node) free(memory, shared []*rdma.Region) error {
+	var errs []error
 	for _, r := range shared {
-		err = errors.Join(err, r.Deregister())
+		errs = append(errs, r.Deregister())
 	}
 	for _, r := range memory {
 		b := r.Bytes()
-		err = errors.Join(err, r.Deregister(), rdma.Free(n.conn.Device(), b))
+		errs = append(errs, r.Deregister(), rdma.Free(n.conn.Device(), b))
 	}
-	return err
+	return errors.Join(errs...)
 }

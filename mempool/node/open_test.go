@@ -3,6 +3,7 @@
 package node
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -10,22 +11,30 @@ import (
 	"github.com/softroce/softroce-xdp/internal/testkit/devices"
 	"github.com/softroce/softroce-xdp/rocev2/qp"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
+	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
 
-// Both ends of a connection give a silent peer up within two seconds: others have copies.
-func TestFailOver(t *testing.T) {
-	ctx, dev := testkit.Context(t), devices.Loopback(t)
+// acceptOne listens until the test ends, and accepts a connection to the address.
+func acceptOne(ctx context.Context, t *testing.T, dev verbs.Device) (at string, accepted <-chan *rdma.Conn) {
+	t.Helper()
 	l := testkit.Must1(rdma.Listen(ctx, dev, "127.0.0.1:0"))(t)
-	defer l.Close()
-	accepted := make(chan *rdma.Conn, 1)
+	t.Cleanup(func() { l.Close() })
+	one := make(chan *rdma.Conn, 1)
 	go func() {
 		c, err := l.Accept(ctx)
 		if err != nil {
 			t.Error(err)
 		}
-		accepted <- c
+		one <- c
 	}()
-	ends := map[string]*rdma.Conn{"node": testkit.Must1(dial(ctx, dev, l.Addr().String(), nil, nil))(t)}
+	return l.Addr().String(), one
+}
+
+// Both ends of a connection give a silent peer up within two seconds: others have copies.
+func TestFailOver(t *testing.T) {
+	ctx, dev := testkit.Context(t), devices.Loopback(t)
+	at, accepted := acceptOne(ctx, t, dev)
+	ends := map[string]*rdma.Conn{"node": testkit.Must1(dial(ctx, dev, at, nil, nil))(t)}
 	ends["server"] = testkit.Receive(t, "the server accepts", accepted)
 	for end, c := range ends {
 		if c == nil {

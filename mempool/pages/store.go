@@ -223,10 +223,13 @@ func (s *Store) begin(write, first bool, r vmm.Request) error {
 // offset returns where a slot begins in its slab.
 func (s *Store) offset(slot int) uint64 { return uint64(slot) * uint64(s.c.PageBytes) }
 
-// finish completes the requests of an operation.
+// finish completes the requests of an operation. A page that a WRITE has reached is lost nevertheless if its slab has ended
+// meanwhile.
 func (s *Store) finish(list []entry, err error) {
+	var lost []bool
 	s.mu.Lock()
 	for _, e := range list {
+		lost = append(lost, errors.Is(err, node.ErrNotLeased) || err == nil && e.Write && e.p.slab == nil && s.pages[e.r.Page] == e.p)
 		if e.p.busy--; e.p.busy > 0 {
 			continue
 		}
@@ -236,8 +239,8 @@ func (s *Store) finish(list []entry, err error) {
 		e.p.kept = nil
 	}
 	s.mu.Unlock()
-	for _, e := range list {
-		if errors.Is(err, node.ErrNotLeased) { // it was returned after begin
+	for i, e := range list {
+		if lost[i] {
 			e.r.Done(fmt.Errorf("pages: page %d: %w", e.r.Page, ErrLost))
 			continue
 		}

@@ -280,6 +280,24 @@ func TestForgottenWhileRead(t *testing.T) {
 	s.mu.Unlock()
 }
 
+// The slab of a page ends while a WRITE of it is outstanding, which succeeds then: the page is lost nevertheless.
+func TestEndsWhileWritten(t *testing.T) {
+	dev, at := pool(t, 2, testkit.Patience)
+	s, data := newStore(t, join(t, dev, at, "a", slabBytes), Config{Demand: slabBytes})
+	testkit.Must(t, access(s.WritePages, 1, data))
+	s.mu.Lock()
+	p := s.pages[1]
+	p.busy++ // the WRITE
+	p.slab.leaving = true
+	s.remove(1, p) // as takeLease does
+	s.mu.Unlock()
+	var err error
+	s.finish([]entry{{Op: node.Op{Write: true}, p: p, r: vmm.Request{Page: 1, Done: func(e error) { err = e }}}}, nil)
+	if !errors.Is(err, ErrLost) {
+		t.Errorf("the WRITE: %v, want %v", err, ErrLost)
+	}
+}
+
 // A page does not move while a request of it is outstanding, and requests wait while it moves.
 func TestMoveExcludesRequests(t *testing.T) {
 	dev, at := pool(t, 2, testkit.Patience)

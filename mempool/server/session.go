@@ -152,8 +152,11 @@ func (s *Server) join(x *session, request proto.Request, d domain) (*peer, error
 		return nil, err
 	}
 	p := s.peers[id]
-	if p != d.peer {
+	switch {
+	case p != d.peer:
 		return nil, errRace
+	case p != nil && p.session != nil && p.session.removed: // it leaves when its connection has ended
+		return nil, errRemoved
 	}
 	w, actions, err := s.table.Join(s.now(), joinOf(request))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/mempool/directory"
 	"github.com/softroce/softroce-xdp/mempool/node"
+	"github.com/softroce/softroce-xdp/mempool/pages"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
@@ -91,6 +92,7 @@ type flight struct {
 	link   *link
 	bounce []byte // nil: the data is in memory of the user, or of a repair
 	repair bool
+	write  bool
 	page   int64
 }
 
@@ -255,7 +257,7 @@ func (s *Store) finish(a action, data []byte) {
 // that is too late may write to it after the request was completed with the data of the other one.
 func (s *Store) transfer(a action) {
 	s.mu.Lock()
-	f := flight{link: s.links[a.server], repair: a.op == 0, page: a.page}
+	f := flight{link: s.links[a.server], repair: a.op == 0, write: a.kind == actWrite, page: a.page}
 	data, err := s.ops[a.op].Data, error(nil)
 	switch {
 	case f.repair && a.kind == actRead:
@@ -292,6 +294,9 @@ func (s *Store) done(transfer uint64, err error) {
 	s.mu.Lock()
 	f := s.flying[transfer]
 	delete(s.flying, transfer)
+	if err == nil && f.write && !f.link.pages.Placed(f.page) {
+		err = pages.ErrLost // the table was told before it knew of the copy
+	}
 	actions := s.table.done(s.now(), transfer, err)
 	if f.repair && !slices.ContainsFunc(actions, f.continuedBy) {
 		// Before others see that the repair has ended: the next one of the page brings a buffer of its own.

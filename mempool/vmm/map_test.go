@@ -221,6 +221,23 @@ func TestMapDeadline(t *testing.T) {
 	}
 }
 
+// Time in which the handler does not run does not count: pages that arrived meanwhile are there.
+func TestMapDeadlineStandsStill(t *testing.T) {
+	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Second}, "silent=100 late=600ms")
+	page := lose(t, m)
+	time.AfterFunc(100*time.Millisecond, func() {
+		_ = unix.Kill(m.HandlerPID(), unix.SIGSTOP)
+		time.Sleep(1500 * time.Millisecond)
+		_ = unix.Kill(m.HandlerPID(), unix.SIGCONT)
+	})
+	if err := vmm.Try(func() { copy(make([]byte, 100), page) }); err != nil {
+		t.Error(err)
+	}
+	if s, err := m.Stats(); err != nil || s.Lost != 0 || s.Deadlines != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // The handler is killed while an access waits for a page, with one P and with a garbage
 // collector that waits for the access: the access ends with an error, and local pages stay.
 func TestMapHandlerKilled(t *testing.T) {

@@ -282,6 +282,13 @@ func (p *pager) finish(f *fault, err error) {
 	}
 }
 
+// postpone moves all deadlines.
+func (p *pager) postpone(by time.Duration) {
+	for _, f := range p.order {
+		f.deadline = f.deadline.Add(by)
+	}
+}
+
 // expire ends the faults whose deadline has passed, and retries WRITEs that failed.
 func (p *pager) expire(now time.Time) {
 	for len(p.order) > 0 && (p.order[0].finished || !now.Before(p.order[0].deadline)) {

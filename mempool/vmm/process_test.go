@@ -34,11 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// faultyStore is a memory store that does not answer, or fails, READs of pages from a number on.
+// faultyStore is a memory store that does not answer, or late, or fails, READs of pages from a number on.
 type faultyStore struct {
 	memStore
 	silentFrom int64
-	closed     string // file that Close makes; "" for none
+	late       time.Duration // 0: no answer
+	closed     string        // file that Close makes; "" for none
 }
 
 // Close is called in the handler.
@@ -53,13 +54,18 @@ func (s *faultyStore) Close() error {
 }
 
 func (s *faultyStore) ReadPages(list []vmm.Request) {
-	var answered []vmm.Request
+	var answered, later []vmm.Request
 	for _, r := range list {
 		if r.Page < s.silentFrom {
 			answered = append(answered, r)
+		} else {
+			later = append(later, r)
 		}
 	}
 	s.memStore.ReadPages(answered)
+	if s.late > 0 && len(later) > 0 {
+		time.AfterFunc(s.late, func() { s.memStore.ReadPages(later) })
+	}
 }
 
 var errRevoked = errors.New("the key was revoked")
@@ -71,12 +77,16 @@ func openStore(name string) (vmm.Store, error) {
 	for setting := range strings.FieldsSeq(name) {
 		key, value, _ := strings.Cut(setting, "=")
 		switch number, err := strconv.ParseInt(value, 10, 64); key {
-		case "delay":
+		case "delay", "late":
 			d, err := time.ParseDuration(value)
 			if err != nil {
 				return nil, err
 			}
-			s.SetDelay(d)
+			if key == "late" {
+				s.late = d
+			} else {
+				s.SetDelay(d)
+			}
 		case "closed":
 			s.closed = value
 		case "wait": // until the file is there; another one shows that it waits

@@ -200,13 +200,13 @@ func TestRegionClose(t *testing.T) {
 	fill(t, r, 1<<20)
 	store.SetSilent(true)
 	result := make(chan error)
+	before := r.Stats().Faults
 	for i := range int64(4) {
 		go func() {
 			_, err := r.ReadAt(make([]byte, 10), i*vmm.PageSize)
 			result <- err
 		}()
 	}
-	before := r.Stats().Faults
 	for r.Stats().Faults < before+1 {
 		time.Sleep(time.Millisecond)
 	}

@@ -108,8 +108,12 @@ func (s *space) requests(pages []int64, done func(*pager, int64, error, time.Tim
 	return list
 }
 
-// tick is the resolution of deadlines.
-const tick = 5 * time.Millisecond
+const (
+	tick = 5 * time.Millisecond // the resolution of deadlines
+	// A tick that is later by standstill shows that this process did not run: a stopped process, a suspended or migrated machine.
+	// Pages may have arrived that it has not seen, so the time does not count.
+	standstill = 250 * time.Millisecond
+)
 
 // timer ends faults at their deadline. It sleeps while there are none.
 func (s *space) timer() {
@@ -119,16 +123,30 @@ func (s *space) timer() {
 			return
 		case <-s.wake:
 		}
+		before := time.Now()
 		select {
 		case <-s.ended:
 			return
 		case <-time.After(tick):
 		}
-		s.mu.Lock()
-		s.p.expire(time.Now())
-		s.mu.Unlock()
-		s.flush() // sets wake again while faults are outstanding
+		s.ticked(before)
 	}
+}
+
+// ticked is the work of the timer, which began to wait at before.
+func (s *space) ticked(before time.Time) {
+	s.mu.Lock()
+	if s.closed { // during the tick: the memory may have been freed
+		s.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	if late := now.Sub(before) - tick; late >= standstill {
+		s.p.postpone(late)
+	}
+	s.p.expire(now)
+	s.mu.Unlock()
+	s.flush() // sets wake again while faults are outstanding
 }
 
 // idle reports that no access waits for a page.

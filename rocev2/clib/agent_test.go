@@ -115,7 +115,7 @@ func TestWrongReplies(t *testing.T) {
 			ctx, cancel := context.WithTimeout(testkit.Context(t), hang)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "ibv_rc_pingpong", "-g", "0", "127.0.0.1")
-			cmd.Env = append(os.Environ(), append(preload(t), "LD_LIBRARY_PATH="+library, "SOFTROCE_RUN_DIR="+dir)...)
+			cmd.Env = append(os.Environ(), preload(t), "LD_LIBRARY_PATH="+library, "SOFTROCE_RUN_DIR="+dir)
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() < 1 { // -1: killed by a signal, also at the end of ctx

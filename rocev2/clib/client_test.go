@@ -24,7 +24,7 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
-// client is testdata/client.c, which runs with the library and the agents of a directory.
+// client is a program of testdata, which runs with the library and the agents of a directory.
 type client struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -35,7 +35,7 @@ type client struct {
 func compile(t *testing.T, library, name string) {
 	t.Helper()
 	args := []string{"-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join(library, name),
-		"testdata/" + name + ".c", "-L" + library, "-libverbs"}
+		"testdata/" + name + ".c", "-L" + library, "-Wl,--as-needed", "-lrdmacm", "-libverbs"}
 	if sanitizer() != "" {
 		args = append(args, "-fsanitize="+sanitizer(), "-fno-sanitize-recover=all")
 	}
@@ -44,11 +44,11 @@ func compile(t *testing.T, library, name string) {
 	}
 }
 
-func startClient(t *testing.T, library, dir, name string) *client {
+func startClient(t *testing.T, library, dir, program, name string) *client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(testkit.Context(t), hang)
 	t.Cleanup(cancel)
-	c := &client{cmd: exec.CommandContext(ctx, filepath.Join(library, "client"), name)}
+	c := &client{cmd: exec.CommandContext(ctx, filepath.Join(library, program), name)}
 	c.cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+library, "SOFTROCE_RUN_DIR="+dir)
 	c.cmd.Stderr = os.Stderr
 	c.in = testkit.Must1(c.cmd.StdinPipe())(t)
@@ -76,13 +76,13 @@ func TestClients(t *testing.T) {
 }
 
 // runClient runs the program with the case of a name, between which and an agent body has the order.
-func runClient(t *testing.T, library, name string, body func(t *testing.T, dir string, start func() *client)) {
+func runClient(t *testing.T, library, program, name string, body func(t *testing.T, dir string, start func() *client)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		dir := testkit.SocketDir(t)
 		c := (*client)(nil)
 		body(t, dir, func() *client {
-			c = startClient(t, library, dir, name)
+			c = startClient(t, library, dir, program, name)
 			return c
 		})
 		c.expect(t, "ok")
@@ -95,7 +95,7 @@ func runClient(t *testing.T, library, name string, body func(t *testing.T, dir s
 func testClients(t *testing.T, library string) {
 	run := func(name string, body func(t *testing.T, dir string, start func() *client)) {
 		t.Helper()
-		runClient(t, library, name, body)
+		runClient(t, library, "client", name, body)
 	}
 	run("names", func(t *testing.T, dir string, start func() *client) {
 		serve(t, proto.SocketPath(dir, "eth1"), func(proto.Header, *reply) {})

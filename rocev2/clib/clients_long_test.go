@@ -17,10 +17,10 @@ func TestSilentAgent(t *testing.T) {
 	library := t.TempDir()
 	makeLibrary(t, library)
 	compile(t, library, "client")
-	runClient(t, library, "silent", func(t *testing.T, dir string, start func() *client) {
+	runClient(t, library, "client", "silent", func(t *testing.T, dir string, start func() *client) {
 		release := make(chan struct{})
 		serve(t, proto.SocketPath(dir, "eth0"), func(proto.Header, *reply) { <-release })
 		t.Cleanup(func() { close(release) })
-		start()
+		start().expect(t, "interrupted")
 	})
 }

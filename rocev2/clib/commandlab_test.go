@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/testenv/lab/faults"
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/lab/script"
 	"github.com/softroce/softroce-xdp/testenv/lab/topo"
 )
@@ -46,10 +48,39 @@ type process interface {
 // requireVerbs is for tests that build the library and run programs of Debian with it.
 func requireVerbs(t *testing.T) {
 	t.Helper()
-	require.Command(t, "make", "gcc", "nsenter", "ibv_devinfo", "ibv_rc_pingpong", "ib_write_bw")
-	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
-		require.Skip(t, "needs the header of verbs: apt-get install libibverbs-dev")
+	require.Command(t, "make", "gcc", "nsenter", "ibv_devinfo", "ibv_rc_pingpong", "ib_write_bw", "rping")
+	for _, header := range []string{"/usr/include/infiniband/verbs.h", "/usr/include/rdma/rdma_cma.h"} {
+		if _, err := os.Stat(header); err != nil {
+			require.Skip(t, "needs the headers of verbs: apt-get install libibverbs-dev librdmacm-dev")
+		}
 	}
+}
+
+// requireCommands is for tests that need the programs, and virtual machines.
+func requireCommands(t *testing.T) {
+	t.Helper()
+	require.Root(t)
+	requireVerbs(t)
+	if err := rxepeer.CheckHost(); err != nil {
+		require.Skip(t, err.Error())
+	}
+}
+
+// newNet makes a network for virtual machines that the test ends.
+func newNet(t *testing.T, mtu int) *rxepeer.Net {
+	t.Helper()
+	n := testkit.Must1(rxepeer.NewNet(mtu))(t)
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+// boot boots a virtual machine that the test ends.
+func boot(ctx context.Context, t *testing.T, c rxepeer.Config) *rxepeer.VM {
+	t.Helper()
+	vm := testkit.Must1(rxepeer.Boot(ctx, c))(t)
+	t.Cleanup(func() { vm.Close() })
+	t.Log(vm.Describe())
+	return vm
 }
 
 // commandLab is two hosts: in network namespaces with agents and a box between them, or one of them is a machine with rxe.

@@ -23,6 +23,9 @@ type command struct {
 
 	// Every message must arrive for this command to end, and its transport does not repeat what is lost.
 	unreliable bool
+
+	// Client and server must be of the same version of rdma-core. That of the machine with rxe is another one.
+	versioned bool
 }
 
 // commands are the rows of the table. Odd sizes take several packets, with pad bytes.
@@ -66,6 +69,14 @@ var commands = slices.Concat(
 	rows(command{quick: true}, "ib_atomic_bw -q 4 -n 200"),
 	rows(command{}, "ib_atomic_bw -t 1 -n 200", "ib_atomic_bw -o 1 -n 200"),
 	rows(command{}, "ib_atomic_lat -n 300", "ib_atomic_lat -A CMP_AND_SWAP -n 300", "ib_atomic_lat -e -n 300"),
+
+	rows(command{quick: true}, "rping -C 50 -S 4099"),
+	rows(command{}, "rping -C 100 -v", "ucmatose", "ucmatose -c 20 -C 20 -S 4099", "ucmatose -c 2 -C 20 -S 100 -m"),
+	rows(command{}, "rdma_client", "rdma_xclient"),
+	rows(command{versioned: true}, "cmtime -c 100"),
+	rows(command{unreliable: true}, "udaddy", "udaddy -c 5 -C 20 -S 500"),
+	rows(command{}, "ib_write_bw -R -n 500", "ib_read_bw -R -n 500", "ib_send_bw -R -q 4 -n 200"),
+	rows(command{}, "ib_write_lat -R -n 300", "ib_read_lat -R -n 300", "ib_send_lat -R -n 300", "ib_atomic_lat -R -n 300"),
 )
 
 // rows are commands that differ in their lines.
@@ -90,17 +101,48 @@ func (c command) argv(h *commandHost) []string {
 		return append(argv, "-d", h.device)
 	case strings.HasPrefix(c.line, "ibv_"):
 		return append(argv, "-d", h.device, "-g", h.gid)
+	case slices.Contains(argv, "-R"): // the address chooses device and GID
+		return append(argv, "-F", "-u", strconv.Itoa(h.timeout))
 	}
 	// -F: the speed of the CPU of a virtual machine may seem to change. -u: a busy host pauses a machine for longer than the
 	// timeout of perftest, 67 ms.
 	return append(argv, "-d", h.device, "-x", h.gid, "-F", "-u", strconv.Itoa(h.timeout))
 }
 
+// sides are the commands of both sides.
+func (c command) sides(server, client *commandHost) (serve, request []string) {
+	program, options, _ := strings.Cut(c.line, " ")
+	opts := strings.Fields(options)
+	switch program {
+	case "rping":
+		return slices.Concat([]string{program, "-s", "-a", server.addr}, opts), slices.Concat([]string{program, "-c", "-a", server.addr}, opts)
+	case "ucmatose", "udaddy", "cmtime":
+		return slices.Concat([]string{program, "-b", server.addr}, opts), slices.Concat([]string{program, "-s", server.addr}, opts)
+	case "rdma_client", "rdma_xclient":
+		return []string{strings.Replace(program, "client", "server", 1)}, slices.Concat([]string{program, "-s", server.addr}, opts)
+	}
+	return c.argv(server), append(c.argv(client), server.addr)
+}
+
+// connects reports whether the programs connect by rdma_cm: nothing shows that the server listens.
+func (c command) connects() bool {
+	return strings.Contains(c.line, "-R") || strings.HasPrefix(c.line, "r") || slices.Contains([]string{"ucmatose", "udaddy", "cmtime"}, strings.Fields(c.line)[0])
+}
+
+// refusals match what clients of rdma_cm print if nothing listens yet. perftest connects twice, and does not wait until
+// its server listens again.
+var refusals = regexp.MustCompile(`REJECTED|UNREACHABLE, error 1|Connection refused|Unable to init the socket connection`)
+
 // results match what a program prints that has measured something, or listed the device.
 var results = map[string]*regexp.Regexp{
 	"ibv_devices": regexp.MustCompile(`(?m)^ +(softroce_eth0|rxe0)\s+[0-9a-f]{16}$`),
 	"ibv_devinfo": regexp.MustCompile(`(?m)^\s+GID\[ *\d+\]:\s+::ffff:10\.`),
 	"ibv":         regexp.MustCompile(`(?m)^\d+ iters in `),
+	"rping":       regexp.MustCompile(`(?m)^`),
+	"ucmatose":    regexp.MustCompile(`(?m)^return status 0$`),
+	"udaddy":      regexp.MustCompile(`(?m)^return status 0$`),
+	"rdma":        regexp.MustCompile(`(?m)^rdma_x?client: end 0$`),
+	"cmtime":      regexp.MustCompile(`(?m)^disconnect  `),
 	"ib":          regexp.MustCompile(`(?m)^ *\d+ +\d+ +(\d+\.\d+|inf) `), // inf: perftest could not measure the speed of the CPU
 }
 
@@ -114,16 +156,24 @@ func (c command) result() *regexp.Regexp {
 	return results[kind]
 }
 
-// commandTime is how long a command may take that runs some seconds on an idle machine, and quickTime one of TestCommands.
-const (
-	commandTime = 4 * time.Minute
-	quickTime   = 30 * time.Second
-)
+// commandTime is how long a command may take that runs some seconds on an idle machine.
+const commandTime = 4 * time.Minute
 
-// run runs the command between the hosts of a lab. The client's host is the one of a command that runs alone.
+// run runs the command between the hosts of a lab. The client's host is the one of a command that runs alone. Where the client
+// is refused because nothing listens yet, both sides run again, the client after a longer time.
 func (c command) run(ctx context.Context, lab *commandLab) error {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
+	for wait := 200 * time.Millisecond; ; wait *= 2 {
+		err := c.once(ctx, lab, wait)
+		if err == nil || !c.connects() || !refusals.MatchString(err.Error()) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// once runs the command. The client of a program without a TCP port starts after a time.
+func (c command) once(ctx context.Context, lab *commandLab, wait time.Duration) error {
 	server, client, lostBefore := lab.server, lab.client, lab.lost()
 	if c.alone() {
 		p, err := client.start(ctx, c.argv(client))
@@ -132,15 +182,18 @@ func (c command) run(ctx context.Context, lab *commandLab) error {
 		}
 		return c.check("", p)
 	}
-	s, err := server.start(ctx, c.argv(server))
+	serve, request := c.sides(server, client)
+	s, err := server.start(ctx, serve)
 	if err != nil {
 		return err
 	}
-	if err := s.listens(ctx); err != nil {
+	if c.connects() {
+		time.Sleep(wait)
+	} else if err := s.listens(ctx); err != nil {
 		s.kill()
 		return errors.Join(err, c.check("server", s))
 	}
-	p, err := client.start(ctx, append(c.argv(client), server.addr))
+	p, err := client.start(ctx, request)
 	if err != nil {
 		s.kill()
 		return errors.Join(err, c.check("server", s))
@@ -158,6 +211,11 @@ func (c command) run(ctx context.Context, lab *commandLab) error {
 	if err != nil {
 		s.kill()
 	}
+	if c.endless() && err == nil {
+		s.kill()
+		<-served
+		return nil
+	}
 	serverErr := <-served
 	if lab.lost() > lostBefore && (serverErr == nil && c.lastACKLost(err) || err == nil && c.lastACKLost(serverErr)) {
 		return nil
@@ -165,12 +223,20 @@ func (c command) run(ctx context.Context, lab *commandLab) error {
 	return errors.Join(err, serverErr)
 }
 
+// endless reports whether the server does not end by itself.
+func (c command) endless() bool { return strings.HasPrefix(c.line, "cmtime") }
+
 // lastACKLost reports whether a program lacks the ACK of its last message. The other one has received all messages and ended:
 // the examples of libibverbs, unlike perftest, do not wait for each other, so nothing repeats an ACK that was lost. Without
-// loss that is an error.
+// loss that is an error. perftest over rdma_cm is the same: its last message is one of a connection too.
 func (c command) lastACKLost(err error) bool {
-	return err != nil && strings.HasPrefix(c.line, "ibv_") &&
-		strings.Contains(err.Error(), "Failed status transport retry counter exceeded (12) for wr_id 2")
+	switch {
+	case err == nil:
+		return false
+	case strings.HasPrefix(c.line, "ibv_"):
+		return strings.Contains(err.Error(), "Failed status transport retry counter exceeded (12) for wr_id 2")
+	}
+	return c.connects() && strings.Contains(err.Error(), "Bad wc status 12\n Unable to write to socket/rdma_cm\nFailed to close connection")
 }
 
 // invalidData returns an error if a program has printed that data differs. The examples of libibverbs with the option -c print
@@ -208,7 +274,7 @@ func TestCommands(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("loss %g/%s", loss, c.line), func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), quickTime)
+				ctx, cancel := context.WithTimeout(t.Context(), commandTime)
 				defer cancel()
 				if err := c.run(ctx, lab); err != nil {
 					t.Error(err)

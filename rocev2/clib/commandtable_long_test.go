@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softroce/softroce-xdp/testenv/lab/require"
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 	"github.com/softroce/softroce-xdp/testenv/lab/script"
 )
@@ -87,6 +86,8 @@ func (cells commandCells) run(t *testing.T, column string, lab *commandLab) {
 			cell := "passed"
 			if c.unreliable && column == withLoss {
 				cell = "no: messages are lost"
+			} else if c.versioned && (column == rxeServes || column == rxeRequests) {
+				cell = "no: another version"
 			} else if err := c.run(t.Context(), lab); err != nil {
 				t.Log(err)
 				cell = "failed"
@@ -111,25 +112,11 @@ func (cells commandCells) table() string {
 	return table.String()
 }
 
-// requireCommands is for tests that need the programs, and virtual machines.
-func requireCommands(t *testing.T) {
-	t.Helper()
-	require.Root(t)
-	requireVerbs(t)
-	if err := rxepeer.CheckHost(); err != nil {
-		require.Skip(t, err.Error())
-	}
-}
-
 // newRxeLab makes a host of this kernel with an agent, and a virtual machine with rxe.
 func newRxeLab(t *testing.T) (ours, rxe *commandHost) {
 	t.Helper()
 	const address, peer = "10.53.1.1", "10.53.1.2"
-	n, err := rxepeer.NewNet(commandMTU)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
+	n := newNet(t, commandMTU)
 	prefix := func(a string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(a + "/24")} }
 	host, err := n.AddHost(rxepeer.HostConfig{Name: "verbs", MTU: commandMTU, Addrs: prefix(address)})
 	if err != nil {
@@ -138,12 +125,7 @@ func newRxeLab(t *testing.T) (ours, rxe *commandHost) {
 	t.Cleanup(func() { host.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), rxepeer.BootTimeout)
 	defer cancel()
-	vm, err := rxepeer.Boot(ctx, rxepeer.Config{Name: "rxe", NICs: []rxepeer.NIC{{Net: n, MTU: commandMTU, Addrs: prefix(peer)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { vm.Close() })
-	t.Log(vm.Describe())
+	vm := boot(ctx, t, rxepeer.Config{Name: "rxe", NICs: []rxepeer.NIC{{Net: n, MTU: commandMTU, Addrs: prefix(peer)}}})
 	gid, err := vm.GIDIndex(ctx, "rxe0", netip.MustParseAddr(peer))
 	if err != nil {
 		t.Fatal(err)
@@ -151,22 +133,25 @@ func newRxeLab(t *testing.T) (ours, rxe *commandHost) {
 	rxe = &commandHost{device: "rxe0", gid: strconv.Itoa(gid), addr: peer, timeout: 20}
 	rxe.start = func(ctx context.Context, argv []string) (process, error) {
 		p, err := vm.StartCmd(ctx, rxepeer.Cmd{Argv: argv, Timeout: commandTime})
-		return &guestProcess{p}, err
+		return &guestProcess{p, commandTime}, err
 	}
 	ours = newSoftware(t).host(t, fmt.Sprintf("/proc/%d/fd/%d", unix.Getpid(), host.NS), address)
 	ours.timeout = rxe.timeout
 	return ours, rxe
 }
 
-// guestProcess is a process in a virtual machine.
-type guestProcess struct{ *rxepeer.Proc }
+// guestProcess is a process in a virtual machine, which ends it after a time.
+type guestProcess struct {
+	*rxepeer.Proc
+	limit time.Duration
+}
 
 func (p *guestProcess) listens(ctx context.Context) error {
 	return p.AwaitReady(ctx, rxepeer.Readiness{TCPPort: 18515})
 }
 
 func (p *guestProcess) wait() (stdout, stderr string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTime+time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), p.limit+time.Minute)
 	defer cancel()
 	res, err := p.Wait(ctx)
 	return res.Stdout, res.Stderr, err

@@ -38,6 +38,7 @@ const (
 	fileBytes = 1 << 24
 	cqHandle  = 5       // of each completion queue, whose ring is at the start of the file
 	sendRing  = 1 << 20 // where the send ring of a queue pair is in the file
+	srqRing   = 3 << 20
 	movedRing = 2 << 20 // where the ring of a completion queue is after resize
 )
 
@@ -143,6 +144,9 @@ func (s *session) correct(t proto.Type) reply {
 		*m = proto.RegReply{Handle: 2, LKey: 3, RKey: 4}
 	case *proto.CreateCQReply:
 		*m = proto.CreateCQReply{Handle: cqHandle, Ring: proto.Shape{Entries: 512, EntryBytes: 32}}
+		r.fds = []int{s.file}
+	case *proto.CreateSRQReply:
+		*m = proto.CreateSRQReply{Handle: 8, Ring: proto.Shape{Entries: 1, EntryBytes: 32}, Offset: srqRing}
 		r.fds = []int{s.file}
 	case *proto.CreateQPReply:
 		send, recv := proto.Shape{Entries: 1, EntryBytes: 80}, proto.Shape{Entries: 512, EntryBytes: 32}

@@ -34,6 +34,7 @@ func TestHeader(t *testing.T) {
 		w.structure(s, all)
 	}
 	w.part("Numbers in messages and entries (package rocev2/verbs)", readSource(t, "../verbs", "*.go").constants(), verbsName)
+	w.part("Events of the communication manager (package rocev2/cm)", readSource(t, "../cm", "event.go").constants(), kindName)
 	w.part("Path MTU (package rocev2)", readSource(t, "..", "pmtu.go").constants(), func(v value) string { return upper(v.name) })
 	w.part("Rings, doorbell and status page (package rocev2/ring)", readSource(t, "../ring", "*.go").constants(), ringName)
 	w.raw(headerRings)
@@ -74,6 +75,14 @@ func verbsName(v value) string {
 	}
 	if v.name == "GRHLen" {
 		return upper(v.name)
+	}
+	return ""
+}
+
+// kindName is the C name of a kind of event of package cm.
+func kindName(v value) string {
+	if v.typ == "Kind" {
+		return "CM_" + upper(v.name)
 	}
 	return ""
 }

@@ -62,6 +62,57 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// librdmacm.so.1 has the names of the one of this machine, with their versions.
+func TestNamesOfConnections(t *testing.T) {
+	require.Command(t, "make", "gcc")
+	dir := t.TempDir()
+	makeLibrary(t, dir)
+	ours, names := exports(t, filepath.Join(dir, "librdmacm.so.1")), exports(t, installed(t, "librdmacm.so.1"))
+	for name := range names {
+		if !ours[name] {
+			t.Errorf("the library has no %s", name)
+		}
+	}
+	if len(names) < 68 { // as rdma-core 44
+		t.Errorf("the librdmacm of this machine has %d names, want 68 or more", len(names))
+	}
+}
+
+// Each version of the private names has those of all versions of rdma-core from 34 on: a driver of one imports them with the
+// version of its own (libibverbs/libibverbs.map.in).
+func TestPrivateNames(t *testing.T) {
+	require.Command(t, "make", "gcc")
+	dir := t.TempDir()
+	makeLibrary(t, dir)
+	path := filepath.Join(dir, "libibverbs.so.1")
+	ours := definitions(t, path, true)
+	names := privateNames
+	for name := range exports(t, path) { // those of rdma-core 44
+		if name, version, _ := strings.Cut(name, "@"); version == "IBVERBS_PRIVATE_34" && name != "verbs_register_driver_34" {
+			names = append(names, name)
+		}
+	}
+	if len(names) < 75+len(privateNames) {
+		t.Errorf("%d private names, want more", len(names))
+	}
+	for _, version := range []string{"34", "57", "59", "64", "65"} {
+		for _, name := range append(names, "verbs_register_driver_"+version) {
+			if full := name + "@IBVERBS_PRIVATE_" + version; !ours[full] {
+				t.Errorf("the library has no %s", full)
+			}
+		}
+	}
+}
+
+// privateNames are the private names that rdma-core has had since version 45.
+var privateNames = []string{
+	"ibv_cmd_alloc_dmah", "ibv_cmd_create_comp_cntr", "ibv_cmd_create_cq_ex2", "ibv_cmd_destroy_comp_cntr", "ibv_cmd_export_dmabuf_fd",
+	"ibv_cmd_free_dmah", "ibv_cmd_inc_comp_cntr", "ibv_cmd_inc_err_comp_cntr", "ibv_cmd_qp_attach_comp_cntr", "ibv_cmd_query_comp_cntr_caps",
+	"ibv_cmd_query_port_speed", "ibv_cmd_read_comp_cntr", "ibv_cmd_read_err_comp_cntr", "ibv_cmd_reg_mr_ex", "ibv_cmd_set_comp_cntr",
+	"ibv_cmd_set_err_comp_cntr", "ibv_dmabuf_heap_alloc", "ibv_dmabuf_heap_cc_shared_init", "ibv_dmabuf_heap_destroy", "ibv_dmabuf_heap_free",
+	"ibv_wr_opcode_str",
+}
+
 // later are the public names of rdma-core 59 to 65, which this machine may not have (its debian/libibverbs1.symbols).
 var later = map[string][]string{
 	"1.15": {"ibv_alloc_dmah", "ibv_dealloc_dmah", "ibv_reg_mr_ex"},
@@ -104,9 +155,14 @@ func imported(t *testing.T, path string) []elf.ImportedSymbol {
 	return symbols
 }
 
-// exports are the names of a library that programs are linked with, as name@version. Names that only old programs have
-// are hidden, and left out.
+// exports are the names of a library that programs are linked with, as name@version. Names that only programs linked with
+// another version import are hidden, and left out.
 func exports(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	return definitions(t, path, false)
+}
+
+func definitions(t *testing.T, path string, hidden bool) map[string]bool {
 	t.Helper()
 	f := open(t, path)
 	versions, err := f.DynamicVersions()
@@ -119,7 +175,7 @@ func exports(t *testing.T, path string) map[string]bool {
 	}
 	names := map[string]bool{}
 	for _, s := range symbols {
-		if s.Section == elf.SHN_UNDEF || s.Section == elf.SHN_ABS || !s.HasVersion || s.VersionIndex.IsHidden() {
+		if s.Section == elf.SHN_UNDEF || s.Section == elf.SHN_ABS || !s.HasVersion || s.VersionIndex.IsHidden() && !hidden {
 			continue
 		}
 		for _, v := range versions {

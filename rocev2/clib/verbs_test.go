@@ -40,6 +40,7 @@ func TestPrograms(t *testing.T) {
 	makeLibrary(t, library)
 	compile(t, library, "program")
 	compile(t, library, "load")
+	compile(t, library, "connect")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, Cmds: script.Commands(map[string]script.Command{"pair": pair}),
 		Condition: func(name string) (bool, error) {
@@ -65,8 +66,11 @@ var amounts = map[string]int{"CYCLES": 240, "QUEUES": 1000, "COMPLETIONS": 10000
 // long is whether the test has the time for amounts of which the agent's memory would show a leak.
 var long bool
 
-// builtLibrary is the content of the library that `make verbs` makes. Tests of a process make it once.
-var builtLibrary = sync.OnceValues(func() ([]byte, error) {
+// libraries are the links to the libraries that `make verbs` makes.
+var libraries = []string{"libibverbs.so", "librdmacm.so"}
+
+// builtLibraries are the contents of the libraries. Tests of a process make them once.
+var builtLibraries = sync.OnceValues(func() (built [][]byte, err error) {
 	dir, err := os.MkdirTemp("", "clib")
 	if err != nil {
 		return nil, err
@@ -76,10 +80,17 @@ var builtLibrary = sync.OnceValues(func() ([]byte, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("make verbs: %w\n%s", err, out)
 	}
-	return os.ReadFile(filepath.Join(dir, "libibverbs.so.1"))
+	for _, name := range libraries {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		built = append(built, content)
+	}
+	return built, nil
 })
 
-// makeLibrary makes the library in a directory, as `make verbs` does.
+// makeLibrary makes the libraries in a directory, as `make verbs` does.
 func makeLibrary(t *testing.T, dir string) {
 	t.Helper()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // programs of other users load it
@@ -87,13 +98,15 @@ func makeLibrary(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	content := testkit.Must1(builtLibrary())(t)
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, "libibverbs.so.1"), content, 0o755))
-	testkit.Must(t, os.Symlink("libibverbs.so.1", filepath.Join(dir, "libibverbs.so")))
+	built := testkit.Must1(builtLibraries())(t)
+	for i, name := range libraries {
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name+".1"), built[i], 0o755))
+		testkit.Must(t, os.Symlink(name+".1", filepath.Join(dir, name)))
+	}
 }
 
 // hang is how long a program may take that has a second of work.
-const hang = time.Minute
+const hang = 4 * time.Minute
 
 // pair is the command of that name.
 func pair(ts *testscript.TestScript, neg bool, args []string) {
@@ -141,8 +154,11 @@ func onHost(ctx context.Context, ts *testscript.TestScript, host string, args ..
 			args[i] = indexOf(ctx, ts, host, gid)
 		}
 	}
+	if args[0] != "sh" { // a script gives RUNTIME to its program
+		args = append([]string{"env", ts.Getenv("RUNTIME")}, args...)
+	}
 	p := hostProgram{exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + ts.Getenv(host)}, args...)...), &bytes.Buffer{}, &bytes.Buffer{}}
-	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "LD_PRELOAD="+ts.Getenv("LD_PRELOAD"), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"),
+	p.cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "RUNTIME="+ts.Getenv("RUNTIME"), "LD_LIBRARY_PATH="+ts.Getenv("VERBS"),
 		"SOFTROCE_RUN_DIR="+ts.Getenv(host+"_RUN"), "SOFTROCE_LOG=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	return p

@@ -147,8 +147,15 @@ func (e *Core) Run(backlog bool) (n int) {
 	if e.hooks != nil {
 		e.hooks.onIteration()
 	}
+	if n == 0 && e.pending() {
+		return 1
+	}
 	return n
 }
+
+// pending reports that Run has something to do at once: a destination is in service, or packets to the core itself wait. A
+// destination whose port is full does not count.
+func (e *Core) pending() bool { return !e.tx.ready.Empty() || e.rx.loopback.count > 0 }
 
 // expire is called for a queue pair whose timer is due, or was when it was set.
 func (e *Core) expire(x *QP) {
@@ -157,10 +164,13 @@ func (e *Core) expire(x *QP) {
 		return
 	}
 	count := x.q.Config().Count
-	before := count.Timeouts
+	before, bytes := count.Timeouts, uint64(0)
+	if x.hooked {
+		bytes = x.dest.flight.Bytes()
+	}
 	x.transport.Expire(e.now)
 	if x.hooked {
-		e.hooks.onTimeout(x, count.Timeouts != before)
+		e.hooks.onTimeout(x, count.Timeouts != before, bytes)
 	}
 	e.tx.markDirty(x)
 }
@@ -168,6 +178,9 @@ func (e *Core) expire(x *QP) {
 // Deadline returns when Run or Reports has something to do by itself, or latest if that is earlier. The result may
 // have passed.
 func (e *Core) Deadline(now, latest qp.Time) qp.Time {
+	if e.pending() { // because of replies, or of a call
+		return min(now, latest)
+	}
 	next := latest
 	for _, at := range [...]int64{e.timers.next(), e.dests.timers.Next(), int64(e.outages.due())} {
 		if at != 0 {
@@ -220,7 +233,7 @@ type transmitter struct {
 	e               *Core
 	dirty           []*QP       // queue pairs that something happened to in this iteration
 	ready           fifo[*dest] // destinations in service
-	socketFull      fifo[*dest] // destinations in service whose port was full in this iteration
+	socketFull      fifo[*dest] // destinations in service whose port was full in the last iteration
 	framesExhausted bool        // a port had no frame in this iteration
 
 	// Used again and again, so that nothing is allocated.

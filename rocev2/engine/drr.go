@@ -71,9 +71,10 @@ func (q *drrQueue[T]) Remove(f *drrFlow[T]) {
 // its service ends if anybody waits.
 func (q *drrQueue[T]) Remaining() int32 { return q.first.deficit }
 
-// Charge deducts n bytes that the first flow has sent, and returns what remains.
+// Charge deducts n bytes that the first flow has sent, and returns what remains. What it has sent
+// without a quantum while nobody waited is not deducted: only the last packet is.
 func (q *drrQueue[T]) Charge(n int32) (remaining int32) {
-	q.first.deficit -= n
+	q.first.deficit = max(q.first.deficit-n, -n)
 	return q.first.deficit
 }
 

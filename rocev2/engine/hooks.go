@@ -50,33 +50,37 @@ type hooks interface {
 	// it has sent from the queue of its destination.
 	quantum(x *QP) int32
 	onCharged(x *QP, n int)
-	// onTimeout is called when a timer ran out. ack: the wait for an ACK was too long.
-	onTimeout(x *QP, ack bool)
+	// onTimeout is called when a timer ran out. ack: the wait for an ACK was too long. before: bytes in flight to the
+	// destination before: the queue pair may have found some lost.
+	onTimeout(x *QP, ack bool, before uint64)
 	// onReceived is called with a packet of the peer after the queue pair has processed it.
-	// inFlight: bytes in flight to the destination before. fresh: the queue pair has taken data, for
-	// the first time.
-	onReceived(x *QP, p rocev2.Packet, m Meta, inFlight uint64, fresh bool)
+	// fresh: the queue pair has taken data, for the first time.
+	onReceived(x *QP, p rocev2.Packet, m Meta, before inFlight, fresh bool)
 	// onDisconnect is called before it loses its address. It clears QP.hooked.
 	onDisconnect(x *QP)
 }
+
+// inFlight is what was in flight to a destination before a packet came from there, in bytes, and what part of it the
+// packet has refused.
+type inFlight struct{ bytes, lost uint64 }
 
 // noHooks does nothing.
 type noHooks struct{}
 
 var _ hooks = noHooks{}
 
-func (noHooks) onConnect(*QP, *verbs.Attr)                        {}
-func (noHooks) onRenewed(*dest)                                   {}
-func (noHooks) onPeer(*dest, *DestSync)                           {}
-func (noHooks) onControl(rocev2.Packet, Meta)                     {}
-func (noHooks) next(int) int                                      { return 0 }
-func (noHooks) onSend(*QP, *dest, *qp.Outbound, bool) bool        { return false }
-func (noHooks) onIteration()                                      {}
-func (noHooks) deadline(qp.Time) int64                            { return 0 }
-func (noHooks) onPosted(*QP, *verbs.SendWR)                       {}
-func (noHooks) mayStart(*QP) bool                                 { return true }
-func (noHooks) quantum(*QP) int32                                 { return quantum }
-func (noHooks) onCharged(*QP, int)                                {}
-func (noHooks) onTimeout(*QP, bool)                               {}
-func (noHooks) onReceived(*QP, rocev2.Packet, Meta, uint64, bool) {}
-func (noHooks) onDisconnect(*QP)                                  {}
+func (noHooks) onConnect(*QP, *verbs.Attr)                          {}
+func (noHooks) onRenewed(*dest)                                     {}
+func (noHooks) onPeer(*dest, *DestSync)                             {}
+func (noHooks) onControl(rocev2.Packet, Meta)                       {}
+func (noHooks) next(int) int                                        { return 0 }
+func (noHooks) onSend(*QP, *dest, *qp.Outbound, bool) bool          { return false }
+func (noHooks) onIteration()                                        {}
+func (noHooks) deadline(qp.Time) int64                              { return 0 }
+func (noHooks) onPosted(*QP, *verbs.SendWR)                         {}
+func (noHooks) mayStart(*QP) bool                                   { return true }
+func (noHooks) quantum(*QP) int32                                   { return quantum }
+func (noHooks) onCharged(*QP, int)                                  {}
+func (noHooks) onTimeout(*QP, bool, uint64)                         {}
+func (noHooks) onReceived(*QP, rocev2.Packet, Meta, inFlight, bool) {}
+func (noHooks) onDisconnect(*QP)                                    {}

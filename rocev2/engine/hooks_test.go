@@ -19,6 +19,8 @@ type recorder struct {
 	calls   map[string]int
 	refuse  bool // mayStart
 	charged int
+	before  inFlight // of the last onReceived or onTimeout
+	acks    int      // calls of onTimeout with ack
 }
 
 func (r *recorder) count(name string) { r.calls[name]++ }
@@ -37,8 +39,15 @@ func (r *recorder) onPosted(*QP, *verbs.SendWR) { r.count("onPosted") }
 func (r *recorder) mayStart(*QP) bool           { r.count("mayStart"); return !r.refuse }
 func (r *recorder) quantum(*QP) int32           { r.count("quantum"); return 1 }
 func (r *recorder) onCharged(_ *QP, n int)      { r.charged += n }
-func (r *recorder) onReceived(*QP, rocev2.Packet, Meta, uint64, bool) {
+func (r *recorder) onReceived(_ *QP, _ rocev2.Packet, _ Meta, before inFlight, _ bool) {
 	r.count("onReceived")
+	r.before = before
+}
+func (r *recorder) onTimeout(_ *QP, ack bool, before uint64) {
+	if ack {
+		r.acks++
+	}
+	r.before = inFlight{bytes: before}
 }
 func (r *recorder) onDisconnect(x *QP) { r.count("onDisconnect"); x.hooked = false }
 
@@ -79,6 +88,48 @@ func TestHooksOfTransmission(t *testing.T) {
 		}
 		if l.e.RemoveQP(x); r.calls["onDisconnect"] != 1 || x.hooked {
 			t.Errorf("%v", r.calls)
+		}
+	})
+}
+
+// The hooks get what was in flight before a packet or a timer. What an RNR NAK has refused is not acknowledged. The
+// destination is busy until all of it has a response.
+func TestHooksOfRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{calls: map[string]int{}}
+		l := newLoopback(t, 1)
+		l.e.hooks = r
+		x := l.connect(verbs.RC, rocev2.PMTU1024, 8)
+		f, first := &x.dest.flight, x.q.Attr().SQPSN
+		l.e.Begin(testNow())
+		for range 4 {
+			l.post(x, verbs.OpSend, 1000)
+		}
+		l.e.tx.flushDirty()
+		l.e.tx.transmit()
+		l.e.rx.loopback.count = 0
+		all := f.Bytes()
+		l.refuse(x, first.Add(1))
+		if want := (inFlight{all, all / 4 * 3}); r.before != want || f.Bytes() != 0 {
+			t.Errorf("%+v was in flight before the NAK, want %+v; then %d bytes", r.before, want, f.Bytes())
+		}
+		if !f.Busy() {
+			t.Error("the destination is idle in the wait of the NAK")
+		}
+		for bytes := uint64(0); r.acks == 0; {
+			time.Sleep(time.Duration(x.q.Deadline() - testNow()))
+			l.e.Begin(testNow())
+			bytes = f.Bytes()
+			l.e.expire(x)
+			if r.acks != 0 && (bytes == 0 || r.before.bytes != bytes || f.Bytes() != 0) {
+				t.Errorf("%d bytes were in flight before the timeout, want %d; then %d", r.before.bytes, bytes, f.Bytes())
+			}
+			l.e.tx.flushDirty()
+			l.e.tx.transmit()
+			l.e.rx.loopback.count = 0
+		}
+		if l.e.RemoveQP(x); f.Busy() {
+			t.Error("the destination is busy without queue pairs")
 		}
 	})
 }

@@ -119,3 +119,38 @@ func TestDatagramWaitsForItsOwn(t *testing.T) {
 		t.Errorf("%d packets left, want 2: the third goes where the first one went; pace-blocked: %v, %v", sent, to[0].address.dest.paceBlocked, to[1].address.dest.paceBlocked)
 	}
 }
+
+// A queue pair that has sent for long without another one at its destination gets its part next to one that comes then, and
+// no more.
+func TestPartAfterStream(t *testing.T) {
+	e, ports, to := twoPorts(t)
+	a, b := datagrams(t, e), datagrams(t, e)
+	fill := func(x *QP) {
+		for x.q.SendQueued() < 128 {
+			x.postTo(t, to[0])
+		}
+		e.tx.markDirty(x)
+	}
+	send := func(all ...*QP) {
+		for _, x := range all {
+			fill(x)
+		}
+		ports[0].free = 64
+		e.tx.flushDirty()
+		if sent := e.tx.transmit(); sent != 64 {
+			t.Fatalf("%d packets left, want 64", sent)
+		}
+	}
+	for range 100 { // some 30 quanta
+		send(a)
+	}
+	var sent [2]int
+	for range 40 {
+		send(a, b)
+		sent[0] += 128 - a.q.SendQueued()
+		sent[1] += 128 - b.q.SendQueued()
+	}
+	if d := sent[0] - sent[1]; d > 256 || d < -256 { // a quantum is some 170 packets
+		t.Errorf("%d and %d packets left", sent[0], sent[1])
+	}
+}

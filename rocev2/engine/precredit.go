@@ -257,4 +257,9 @@ func (c *credits) onPosted(x *QP, wr *verbs.SendWR) {
 	}
 }
 
-func (c *credits) onTimeout(x *QP, ack bool) { x.dest.credit.Timeout(ack) }
+func (c *credits) onTimeout(x *QP, ack bool, before uint64) {
+	p := x.dest.credit
+	p.beforeTimeout = before
+	p.Timeout(ack)
+	p.beforeTimeout = 0
+}

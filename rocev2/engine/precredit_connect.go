@@ -81,8 +81,13 @@ func (c *credits) awaitGrant(x *QP) {
 	if !p.Enabled() || p.Usable(now) > 0 {
 		return
 	}
+	if p.holdUntil <= now { // it has ended: nobody waits for longer
+		c.endHold(p)
+	}
 	x.credit.held = true
-	p.holdUntil = now + c.hold
+	if p.holdUntil == 0 { // else it joins the hold of others, which does not become longer
+		p.holdUntil = now + c.hold
+	}
 	if c.holdAt == 0 || p.holdUntil < c.holdAt {
 		c.holdAt = p.holdUntil
 	}

@@ -13,7 +13,7 @@ var _ precredit.Port = (*creditPeer)(nil)
 // InFlight implements precredit.Port.
 func (p *creditPeer) InFlight() (bytes uint64, busy bool) {
 	f := &p.dest.flight
-	return f.Bytes(), f.Used() > 0
+	return max(f.Bytes(), p.beforeTimeout), f.Busy()
 }
 
 // AheadOfRate implements precredit.Port.
@@ -64,6 +64,9 @@ func (p *creditPeer) SendData(now int64, f *precredit.Flow) precredit.Result {
 	has := x.q.NextData(e.now, &e.tx.out)
 	p.dest.flight.BypassWindow(false)
 	if !has {
+		if x.sendDone.Load() != x.sendsDone() {
+			e.tx.markDirty(x) // a local operation has completed
+		}
 		return precredit.ResultNone
 	}
 	size, to := e.tx.send(&x.egress, &e.tx.out, true)

@@ -44,6 +44,9 @@ type creditPeer struct {
 	probe     probe
 	keep      bool // the peer has an entry: it is never forgotten
 
+	// Bytes in flight before a timer of the transport ran out, which may have found some lost. 0 = not during such a call.
+	beforeTimeout uint64
+
 	// Address of the queue pair that was connected last, for control packets.
 	last    Address
 	lastSrc netip.Addr

@@ -43,7 +43,7 @@ func (c *credits) onControlOfEntry(p *creditPeer, pkt *rocev2.Packet, m *Meta) (
 
 // onReceived takes a packet of a peer. It was delivered at once: what arrives waits in no buffer
 // but the interface's. fresh: the queue pair has taken it, for the first time.
-func (c *credits) onReceived(x *QP, pkt rocev2.Packet, m Meta, inFlight uint64, fresh bool) {
+func (c *credits) onReceived(x *QP, pkt rocev2.Packet, m Meta, before inFlight, fresh bool) {
 	p, now, rate := x.dest.credit, c.now(), x.dest.pacer.Rate()
 	if !p.Enabled() {
 		return
@@ -58,7 +58,7 @@ func (c *credits) onReceived(x *QP, pkt rocev2.Packet, m Meta, inFlight uint64, 
 		}
 		p.Answer(now, &x.credit.Flow, precredit.Answer{
 			Credit: k, HasCredit: has && info.Operation != rocev2.OperationReadResponse, RTTNs: int64(rtt),
-			InFlight: inFlight, RateBps: rate,
+			InFlight: before.bytes - before.lost, RateBps: rate, // what it has refused is no part of what it acknowledges
 		})
 	case rocev2.OperationSend, rocev2.OperationWrite:
 		first := info.Position == rocev2.PosFirst || info.Position == rocev2.PosOnly

@@ -100,6 +100,7 @@ func (e *Core) AddQP(x *QP, c QPConfig) (err error) {
 // RemoveQP removes a queue pair at once, whatever it does. Its work requests vanish without completions. It returns
 // the paths that the queue pair had.
 func (e *Core) RemoveQP(x *QP) (left []*Path) {
+	x.publish()                      // an application that polls one of its completions may post once more
 	_ = x.setState(verbs.StateReset) // gives back what it holds
 	left = e.leave(x)
 	e.timers.remove(x) // lists that it is in drop it when they come to it
@@ -248,10 +249,13 @@ func show(a *atomic.Uint32, v uint32) {
 	}
 }
 
+// sendsDone is how many work requests have left the send queue, modulo 2^32.
+func (x *QP) sendsDone() uint32 { return x.sendTaken + x.sendLost - uint32(x.sendUsed()) }
+
 // publish shows applications what has become of the queue pair.
 func (x *QP) publish() {
 	show(&x.state, uint32(x.q.State()))
-	show(&x.sendDone, x.sendTaken+x.sendLost-uint32(x.sendUsed()))
+	show(&x.sendDone, x.sendsDone())
 	show(&x.recvDone, x.recvTaken+x.recvLost-uint32(x.q.RecvQueued()))
 	if x.view != nil {
 		x.view.Show(verbs.State(x.state.Load()), x.sendDone.Load(), x.recvDone.Load())

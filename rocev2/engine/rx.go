@@ -52,9 +52,10 @@ func (r *receiver) packet(p *rocev2.Packet, m *Meta, loopback bool) {
 		return
 	}
 	count := x.q.Config().Count
-	inFlight, taken := x.dest.flight.Bytes(), count.Taken()
+	f := &x.dest.flight
+	before, lost, taken := f.Bytes(), f.LostBytes(), count.Taken()
 	r.deliver(x, p, m)
-	r.e.hooks.onReceived(x, *p, *m, inFlight, count.Taken() != taken)
+	r.e.hooks.onReceived(x, *p, *m, inFlight{before, f.LostBytes() - lost}, count.Taken() != taken)
 }
 
 // parse reads the headers and checks the ICRC, which packets that the engine has sent itself do not have.

@@ -105,6 +105,19 @@ func TestDeficit(t *testing.T) {
 	}
 }
 
+// A flow that nobody waits behind owes no more than its last packet, however much it has sent.
+func TestDeficitAlone(t *testing.T) {
+	const size = 4170
+	var q drrQueue[int]
+	var f drrFlow[int]
+	q.Enqueue(&f, 1, 16<<10)
+	for sent := 0; sent < 3<<30; sent += size { // more than the deficit has bits for
+		if left := q.Charge(size); left < -size || left > 16<<10 {
+			t.Fatalf("%d remain after %d bytes", left, sent+size)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	var l fifo[int]
 	links := make([]fifoLink[int], 4)

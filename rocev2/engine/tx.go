@@ -47,6 +47,7 @@ func (t *transmitter) flushDirty() {
 			remaining++
 			t.framesExhausted = t.framesExhausted || !nakWaits
 			x.publish()
+			t.e.timers.rearm(x, t.e.now)
 			continue
 		}
 		x.dirty = false
@@ -91,6 +92,10 @@ func (t *transmitter) flushAnswers(x *QP) bool {
 // what may be sent. A destination whose port is full does not block those of other ports.
 func (t *transmitter) transmit() (did int) {
 	sent, tries := 0, txTries
+	for !t.socketFull.Empty() {
+		d := t.socketFull.Pop()
+		t.ready.Push(&d.link, d)
+	}
 	if t.e.hooks != nil {
 		sent = t.e.hooks.next(txBatch)
 	}
@@ -107,10 +112,6 @@ func (t *transmitter) transmit() (did int) {
 		default:
 			d.queued = false
 		}
-	}
-	for !t.socketFull.Empty() {
-		d := t.socketFull.Pop()
-		t.ready.Push(&d.link, d)
 	}
 	if tries == 0 {
 		return max(sent, 1)
@@ -144,14 +145,17 @@ func (t *transmitter) serve(d *dest, n int, tries *int) (sent int, next destNext
 		if x.hooked && !t.e.hooks.mayStart(x) {
 			d.idle = x.num
 			d.dequeue()
+			t.e.timers.rearm(x, t.e.now) // for what it has sent before
 			continue
 		}
 		switch {
 		case !d.mayLeave(t.e):
 			t.blockOnPacer(d)
+			t.e.timers.rearm(x, t.e.now) // for what it has sent: its next packet may leave late
 			return sent, destPaced
 		case !t.hasFrame(a):
 			t.framesExhausted = true
+			t.e.timers.rearm(x, t.e.now)
 			return sent, destSocketFull
 		}
 		o := x.nextData(t.e, g)
@@ -162,6 +166,7 @@ func (t *transmitter) serve(d *dest, n int, tries *int) (sent int, next destNext
 		t.dispatch(d, g, o)
 		sent++
 	}
+	t.enqueueUnblocked(d) // the last try may have ended a service, and the queue be empty
 	return sent, destReady
 }
 
@@ -176,10 +181,13 @@ func (t *transmitter) dispatch(d *dest, g *egress, o *qp.Outbound) {
 	if o.Opcode == rocev2.RCReadRequest {
 		size = max(size, int(min(o.DMALen, quantum))) // its quantum is for the responses
 	}
-	t.chargeDeficit(d, x, size)
-	if x.typ != verbs.RC {
-		t.markDirty(x) // what has left is complete: flushDirty makes room for another before the completion shows
-	} else if x.q.AckDue() {
+	if t.chargeDeficit(d, x, size) {
+		t.e.timers.rearm(x, t.e.now) // for what it has sent: its next turn may be late
+	}
+	switch {
+	case x.typ != verbs.RC, x.sendDone.Load() != x.sendsDone():
+		t.markDirty(x) // flushDirty shows the room before the completion: what has left is complete, or a local operation was
+	case x.q.AckDue():
 		t.markDirty(x) // it waited for the READ response that has left
 	}
 }

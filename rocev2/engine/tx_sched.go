@@ -9,7 +9,7 @@ package engine
 // A destination is in one of three states.
 //
 //	idle         no egress is queued there
-//	queued       in transmitter.ready, or in transmitter.socketFull until the end of the iteration
+//	queued       in transmitter.ready, or in transmitter.socketFull until the next iteration
 //	pace-blocked egresses are queued there, and its timer unblocks it (tx_pacer.go)
 
 // quantum is what a queue pair may send in a row while others of its destination wait, in
@@ -108,12 +108,14 @@ func (d *dest) lastOfQuantum(n int) bool { return d.drr.Remaining() <= int32(n) 
 
 // chargeDeficit deducts n bytes that the queue pair in service has sent, and ends its
 // service if that was its quantum and others wait.
-func (t *transmitter) chargeDeficit(d *dest, x *QP, n int) {
+func (t *transmitter) chargeDeficit(d *dest, x *QP, n int) (ends bool) {
 	if x.hooked {
 		t.e.hooks.onCharged(x, n)
 	}
-	if d.drr.Charge(int32(n)) <= 0 && d.contended() {
-		d.drr.Rotate(t.quantum(x))
-		x.q.EndService()
+	if d.drr.Charge(int32(n)) > 0 || !d.contended() {
+		return false
 	}
+	d.drr.Rotate(t.quantum(x))
+	x.q.EndService()
+	return true
 }

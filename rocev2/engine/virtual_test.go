@@ -327,16 +327,15 @@ func (l *loopback) receive() (n int) {
 func (l *loopback) check() error {
 	seen := map[*dest]int{}
 	n := 0
-	for d := range l.e.tx.ready.All {
-		if seen[d]++; seen[d] > 1 {
-			return errors.New("a destination is queued twice")
+	for _, list := range []*fifo[*dest]{&l.e.tx.ready, &l.e.tx.socketFull} {
+		for d := range list.All {
+			if seen[d]++; seen[d] > 1 {
+				return errors.New("a destination is queued twice")
+			}
+			if n++; n > len(l.e.dests.rails[0].dests) {
+				return errors.New("the queue of destinations has no end")
+			}
 		}
-		if n++; n > len(l.e.dests.rails[0].dests) {
-			return errors.New("the queue of destinations has no end")
-		}
-	}
-	if !l.e.tx.socketFull.Empty() {
-		return errors.New("destinations are still among those without frames after the iteration")
 	}
 	for _, d := range l.e.dests.rails[0].dests {
 		if queued := seen[d] == 1; queued != d.queued {

@@ -230,6 +230,16 @@ func (m *model) lookup(key uint32) (*modelRegion, *modelWindow) {
 	return nil, nil
 }
 
+// lookupWindow is lookup for a bind, to which the consumer's bits of the window's key do not matter.
+func (m *model) lookupWindow(key uint32) *modelWindow {
+	for _, w := range m.windows {
+		if (w.key^key)>>consumerBits == 0 {
+			return w
+		}
+	}
+	return nil
+}
+
 // inside returns the cells that n bytes at addr are, or nil. It goes address by
 // address.
 func inside(va uint64, cells []*byte, addr uint64, n uint64) []*byte {
@@ -275,7 +285,7 @@ func (m *model) bind(t *rapid.T) {
 		Length: rapid.Uint64Range(0, 40).Draw(t, "length"), NewKey: rapid.Uint8().Draw(t, "new key"),
 	}
 	b.Addr = m.drawAddr(t, b.Region)
-	_, w := m.lookup(b.Window)
+	w := m.lookupWindow(b.Window)
 	r, _ := m.lookup(b.Region)
 	want := mem.FaultNone
 	var cells []*byte

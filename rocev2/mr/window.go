@@ -122,13 +122,23 @@ func (t *Table) ReleaseQP(qpn uint32) {
 	}
 }
 
+// findWindow returns what a window's key stands for, or nil. The consumer's bits do not count: a bind that was posted, and then
+// flushed or refused, has changed them for the program and not here. The program's next bind has its own.
+func (t *Table) findWindow(key uint32) *entry {
+	e := t.slots[key>>(t.shift&31)].Load()
+	if e == nil || e.window == nil || (e.key^key)>>consumerBits != 0 {
+		return nil
+	}
+	return e
+}
+
 // BindWindow implements mem.Memory (IBTA 10.6.7.2.6; numbers in the code are its
 // compliance statements). It allocates the new binding.
 func (t *Table) BindWindow(pd, qpn uint32, b verbs.Bind) mem.Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old, target := t.find(b.Window), t.find(b.Region)
-	if old == nil || old.window == nil || target == nil || target.window != nil {
+	old, target := t.findWindow(b.Window), t.find(b.Region)
+	if old == nil || target == nil || target.window != nil {
 		return mem.FaultKey
 	}
 	if old.pd != pd || target.pd != pd { // C10-72

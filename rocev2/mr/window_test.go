@@ -41,7 +41,7 @@ func TestBindRefuses(t *testing.T) {
 		change func(*verbs.Bind)
 		want   mem.Fault
 	}{
-		{"no window", func(b *verbs.Bind) { b.Window ^= 1 }, mem.FaultKey},
+		{"no window", func(b *verbs.Bind) { b.Window ^= 1 << consumerBits }, mem.FaultKey},
 		{"a region as window", func(b *verbs.Bind) { b.Window = full }, mem.FaultKey},
 		{"no region", func(b *verbs.Bind) { b.Region ^= 1 }, mem.FaultKey},
 		{"a window as region", func(b *verbs.Bind) { b.Region = key }, mem.FaultKey},
@@ -70,6 +70,21 @@ func TestBindRefuses(t *testing.T) {
 	wantFault(t, "bind from a queue pair of another domain", table.BindWindow(other, 7, bind(func(*verbs.Bind) {})), mem.FaultPD)
 	wantFault(t, "good bind", table.BindWindow(pd, 7, bind(func(*verbs.Bind) {})), mem.FaultNone)
 	wantFault(t, "bind what is bound", table.BindWindow(pd, 7, bind(func(b *verbs.Bind) { b.Window = w.RKey() })), mem.FaultState)
+}
+
+// A bind that is flushed changes the key that the program has of the window. The next one is carried out.
+func TestBindAfterFlush(t *testing.T) {
+	table := newTable(t)
+	pd, other := table.AllocPD(), table.AllocPD()
+	region := register(t, table, Spec{PD: pd, Host: make([]byte, 64), VA: 0x10000, Access: everything}).LKey()
+	w := newWindow(t, table, pd)
+	flushed := w.RKey() ^ 0x55
+	b := verbs.Bind{Window: flushed, Region: region, Addr: 0x10000, Length: 16, Access: verbs.AccessRemoteRead, NewKey: uint8(flushed) + 1}
+	wantFault(t, "bind from a queue pair of another domain", table.BindWindow(other, 7, b), mem.FaultPD)
+	wantFault(t, "bind", table.BindWindow(pd, 7, b), mem.FaultNone)
+	if want := flushed&^0xff | uint32(b.NewKey); w.RKey() != want {
+		t.Errorf("the window has the key %#x, want %#x", w.RKey(), want)
+	}
 }
 
 func zeroBasedMask(a verbs.Access) uint64 {

@@ -26,7 +26,7 @@ func (d *Device) Counters() []verbs.Counter {
 		conn = svc.Counters()
 		paths = d.cm.port.Load().counters()
 	}
-	d.count(func() {
+	d.InLoop(func() {
 		e := d.eng.core
 		c, order, pre = e.Counters(), e.OOOCounters(), e.PreCreditCounters()
 		q, qps = d.eng.counts.total(e.QPCounters()), e.Len()
@@ -47,14 +47,6 @@ func (d *Device) Counters() []verbs.Counter {
 	}, pre.Counters(), []verbs.Counter{
 		{Name: "queue_pairs", Value: uint64(qps), Text: "queue pairs that exist now"},
 	})
-}
-
-// count runs a function between two iterations, or after the last one: nothing is counted any more then.
-func (d *Device) count(read func()) {
-	if d.do(func() error { read(); return nil }) != nil {
-		<-d.done
-		read()
-	}
 }
 
 // ofDrops are the counters of packets that were dropped before they had a queue pair, and of packets of

@@ -40,7 +40,7 @@ func (p *PD) count() *qp.Counters {
 func (c *Counts) Counters() []verbs.Counter {
 	var q qp.Counters
 	var e engine.Counters
-	c.dev.count(func() { q, e = c.qps, c.dev.eng.core.Counters() })
+	c.dev.InLoop(func() { q, e = c.qps, c.dev.eng.core.Counters() })
 	return append(engine.OfQueuePairs(&q), c.dev.ofDrops(&e)...)
 }
 

@@ -19,22 +19,25 @@ func (s *syncer) run(e *runner, w Dataplane) {
 	}
 }
 
-// report applies the replies to the last batch of a rail and sends the next one when it is due.
-func (e *runner) report(r *rail) {
+// report applies the replies to the last batch of a rail and sends the next one when it is due. It returns 1 if there
+// were replies: what they have changed is for the next iteration.
+func (e *runner) report(r *rail) (n int) {
 	s := &r.sync
 	if s.out {
 		if !s.done.Load() {
-			return
+			return 0
 		}
 		s.done.Store(false)
 		s.out = false
 		e.core.Replies(r.index, s.reported, s.err != nil)
+		n = 1
 	}
 	if !e.core.ReportsDue(r.index) {
-		return
+		return n
 	}
 	e.core.Configure(r.index, r.dataplane.RuntimeConfig())
 	s.reports = e.core.Reports(r.index)
 	s.out = true
 	s.wake <- struct{}{}
+	return n
 }

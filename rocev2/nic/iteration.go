@@ -28,7 +28,7 @@ func (e *runner) iterate() int {
 	e.submit()
 	n += e.core.FailOverruns()
 	for _, r := range e.rails {
-		e.report(r)
+		n += e.report(r)
 	}
 	if e.dev.gone.Load() {
 		e.failed = verbs.ErrGone

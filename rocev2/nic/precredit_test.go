@@ -137,9 +137,10 @@ func firstMessageOnPreCredit(t *testing.T, v6 bool) bool {
 	}
 	conserved(t, a, b)
 	// On a busy machine an answer may be late enough for a probe, which sends one packet again, or for a timeout, which
-	// may send all again that has no answer; nothing is lost here.
+	// may send all again that has no answer. The veth pair loses packets if the receiver's softirq waits for a processor:
+	// the receiver tells of them.
 	from = counters(a.dev) // counters of one moment: another probe may follow
-	if n, late := from["tx_retransmits"], from["tail_probes"]; n > late && from["local_ack_timeout_err"] == 0 {
+	if n, late := from["tx_retransmits"], from["tail_probes"]; n > late && from["local_ack_timeout_err"]+from["sack_rcvd"]+from["rcvd_seq_err"] == 0 {
 		t.Errorf("%d packets sent again, %d of them because answers were late", n, late)
 	}
 	testkit.Must(t, a.qp.Destroy())

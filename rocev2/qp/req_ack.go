@@ -121,8 +121,9 @@ func (r *requester) onSequenceNAK(now Time, n uint64) {
 func (r *requester) advanceUna(now Time, to uint64) {
 	c := &r.rto
 	n := to - r.sndUna
-	r.q.addInflightBytes(-r.bytesBetween(r.sndUna, to))
+	r.q.addInflightBytes(-r.bytesBetween(r.sndUna, min(to, r.inflightEnd())))
 	r.sndUna = to
+	r.setGone(min(r.gone, uint32(r.sndMax-to)))
 	if r.scoreboard != nil {
 		r.scoreboard.advance(to)
 	}
@@ -140,6 +141,7 @@ func (r *requester) advanceUna(now Time, to uint64) {
 		if r.suspectSpurious { // the response was late, not lost
 			r.window.undo()
 			to = r.sndMax
+			r.extendInflight(to)
 		}
 		r.sndNxt, r.cur = to, r.locate(to)
 	}
@@ -155,5 +157,6 @@ func (r *requester) advanceUna(now Time, to uint64) {
 // onProgress restarts the retransmission timer.
 func (r *requester) onProgress(now Time) {
 	r.tlpPending, r.silentAfterTimeout = false, false
+	r.extendInflight(r.sndUna)
 	r.rto.onProgress(now, r.rto.expectedBefore > r.sndUna || r.reads.n != 0)
 }

@@ -98,6 +98,7 @@ func (r *requester) flush(now Time) {
 		}
 		r.complete(w)
 	}
+	r.setGone(0)
 	ssn := r.ssn
 	*r = requester{q: r.q, sndUna: r.sndMax, sndNxt: r.sndMax, sndMax: r.sndMax}
 	r.begin(ssn)

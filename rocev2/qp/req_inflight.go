@@ -21,7 +21,8 @@ const frameOverhead = 14 + 20 + 8 + 12 + 4
 // the responses that READs have requested, because a receiver has one set of frames for
 // all. The limit in packets halves with losses and grows again. The limit in bytes counts
 // SEND and WRITE and is set by congestion control (req_window_congestion.go).
-// Retransmissions, probes and READ responses need no room. A Flight belongs to the
+// Retransmissions, probes and READ responses need no room. What the peer has refused (RNR NAK) or
+// a timeout has found lost is not outstanding until it is sent again. A Flight belongs to the
 // engine's thread.
 //
 // A queue pair whose next packet finds no room is queued (req_inflight_queue.go). So is one
@@ -37,6 +38,8 @@ type Flight struct {
 
 	window       uint64 // bytes, 0 = no limit
 	bytes        uint64 // frames of SEND and WRITE outstanding
+	lostBytes    uint64 // all that were taken off bytes because they were refused or lost
+	gone         uint32 // packets of all queue pairs that are refused or lost (requester.gone)
 	answeredAt   Time   // last acknowledgement of outstanding packets
 	bypassWindow bool   // window and queue do not apply to the packets sent now
 
@@ -54,6 +57,9 @@ func NewFlight() Flight { return Flight{limit: maxInflight} }
 // Used returns the number of packets outstanding.
 func (f *Flight) Used() int { return int(f.packets) }
 
+// Busy reports that packets have no response yet. Those that are refused or lost count too.
+func (f *Flight) Busy() bool { return f.packets != 0 || f.gone != 0 }
+
 // InService reports whether the queue pair is being served.
 func (q *QP) InService() bool { return q.flight != nil && q.flight.serving == q }
 
@@ -70,8 +76,12 @@ func (q *QP) SetFlight(f *Flight) {
 		q.setInflight(0)
 		q.EndService()
 		old.remove(q)
+		old.gone -= q.req.gone
 	}
 	q.flight = f
+	if f != nil {
+		f.gone += q.req.gone
+	}
 	q.updateInflight()
 }
 
@@ -84,7 +94,7 @@ func (q *QP) updateInflight() {
 		return
 	}
 	r := &q.req
-	q.setInflight(uint32(r.sndMax - r.oldestUnanswered()))
+	q.setInflight(uint32(r.inflightEnd() - r.oldestUnanswered()))
 	if r.head == r.tail || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
 		q.flight.remove(q)
 	}
@@ -115,6 +125,58 @@ func (q *QP) setInflight(n uint32) {
 			f.limit = min(f.limit+inflightStep, maxInflight)
 		}
 	}
+}
+
+// inflightEnd returns the end of the packets in flight. The packets from there to sndMax were sent,
+// but the peer has refused or lost them. They count again when they are sent again.
+func (r *requester) inflightEnd() uint64 { return r.sndMax - uint64(r.gone) }
+
+// loseInflight notes that the packets from n on are not in flight any more. n is oldestUnanswered or later. Responses
+// that executed READs miss count again from the next one on (requester.onProgress).
+// This is no acknowledgement: the limit does not grow, and the destination may still be silent.
+func (r *requester) loseInflight(n uint64) {
+	end := r.inflightEnd()
+	if n >= end {
+		return
+	}
+	if f := r.q.flight; f != nil {
+		before := f.bytes
+		r.q.addInflightBytes(-r.bytesBetween(max(n, r.sndUna), max(end, r.sndUna)))
+		f.lostBytes += before - f.bytes
+	}
+	r.setGone(uint32(r.sndMax - n))
+	r.q.dropInflight(uint32(end - n))
+}
+
+// dropInflight takes n packets, the newest, off those in flight.
+func (q *QP) dropInflight(n uint32) {
+	n = min(n, q.inflightPackets)
+	if n == 0 {
+		return
+	}
+	q.inflightPackets -= n
+	q.flight.packets -= n
+	if q.longInflight > q.inflightPackets {
+		if q.longInflight = q.inflightPackets; q.longInflight == 0 {
+			q.flight.longReads--
+		}
+	}
+}
+
+// extendInflight notes that the packets before to are in flight again. They have been sent before.
+func (r *requester) extendInflight(to uint64) {
+	if end := r.inflightEnd(); to > end {
+		r.q.addInflightBytes(r.frameBytes(max(end, r.sndUna), to))
+		r.setGone(uint32(r.sndMax - to))
+	}
+}
+
+// setGone sets how many packets before sndMax are not in flight.
+func (r *requester) setGone(n uint32) {
+	if f := r.q.flight; f != nil {
+		f.gone += n - r.gone
+	}
+	r.gone = n
 }
 
 // room returns for how many of n packets there is room. size is the largest frame in

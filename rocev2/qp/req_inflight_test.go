@@ -47,8 +47,11 @@ func (c *sharedDest) check(t *testing.T) {
 	}
 	c.checks++
 	q := c.pairs[c.checks%len(c.pairs)].side[0].q // one pair in each check, to save time
-	if real := q.req.bytesBetween(q.req.sndUna, q.req.sndMax); uint64(real) != uint64(q.inflightBytes) {
+	if real := q.req.bytesBetween(q.req.sndUna, q.req.inflightEnd()); uint64(real) != uint64(q.inflightBytes) {
 		t.Fatalf("a queue pair counts %d bytes in flight, it has %d", q.inflightBytes, real)
+	}
+	if real := q.req.inflightEnd() - q.req.oldestUnanswered(); q.flight != nil && uint64(q.inflightPackets) != real {
+		t.Fatalf("a queue pair counts %d packets in flight, it has %d", q.inflightPackets, real)
 	}
 	line := 0
 	for _, l := range []flightQueue{c.flight.short, c.flight.long} {

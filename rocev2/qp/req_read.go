@@ -320,6 +320,7 @@ func (r *requester) requestAgain(now Time, out *Outbound, w *wqe, most uint32) {
 		to = min(to, from+most)
 	}
 	r.header(out, w, op, r.psn(w.first+uint64(from)))
+	r.extendInflight(min(w.first+uint64(from)+1, r.sndUna))
 	if w.op == verbs.OpRead {
 		shift := 7 + r.q.attr.PMTU
 		out.VA += uint64(from) << shift

@@ -43,6 +43,7 @@ func (r *requester) onRNR(now Time, at int64, code uint8) {
 	if r.scoreboard != nil { // packet n was refused, even if it had been buffered
 		r.scoreboard.sacked.clear(0)
 	}
+	r.loseInflight(n)
 	r.rewind(n)
 	r.startRNRSlowStart(n)
 }

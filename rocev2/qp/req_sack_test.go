@@ -97,3 +97,35 @@ func TestSelectiveReach(t *testing.T) {
 		t.Errorf("%d packets follow", len(got))
 	}
 }
+
+// The peer has dropped packets that it had buffered, and the sender still takes them for delivered: behind the answer to a
+// probe, nothing may leave. The timer runs nevertheless, and all of them arrive.
+func TestStaleSACK(t *testing.T) {
+	x := newSource(t, verbs.RC, selective)
+	x.post(verbs.OpWrite, 1, 0)
+	x.post(verbs.OpWrite, 20*256, 0)
+	x.sends(1)
+	x.q.req.requestAckNext() // in packet 1: no later one has requested an ACK
+	x.sends(6)
+	x.sack(0, 2)
+	x.expire()
+	if probe := x.sends(1); len(probe) != 1 || !probe[0].Again || probe[0].PSN.Diff(firstPSN) != 1 {
+		t.Fatalf("the probe is %+v, want packet 1", probe)
+	}
+	x.ack(1) // without 2
+	for n := 2; n < 21; {
+		sent := x.sends(1)
+		if len(sent) == 0 {
+			if x.q.Deadline() == 0 {
+				t.Fatalf("packet %d is waited for without a timer", n)
+			}
+			x.expire()
+			continue
+		}
+		if sent[0].PSN.Diff(firstPSN) == n {
+			x.ack(n)
+			n++
+		}
+	}
+	x.wantDone(0, verbs.StatusSuccess, verbs.StatusSuccess)
+}

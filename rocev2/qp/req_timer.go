@@ -149,6 +149,9 @@ func (r *requester) expire(now Time) {
 			c.probeNotBefore = now + r.probeTimeout()<<c.probes // the timer may run since long ago, see Resume
 			c.timing = false
 			r.tlpPending = true
+			if r.q.attr.Timeout == 0 && now-c.dueSince >= silenceTime { // no ACK timeout does it
+				r.loseAll()
+			}
 		} else {
 			c.probeNotBefore = now + r.probeTimeout()
 		}
@@ -225,7 +228,6 @@ func (r *requester) timeout(now Time) {
 	}
 	r.silentAfterTimeout = true
 	r.tlpPending, r.tlpOutstanding = false, false
-	r.window.onSilence(r.sndMax - r.sndUna)
 	if r.scoreboard != nil {
 		*r.scoreboard = scoreboard{base: r.sndUna} // the peer may have dropped its buffered packets
 	}
@@ -234,6 +236,14 @@ func (r *requester) timeout(now Time) {
 			r.requestRest(w)
 		}
 	}
+	r.loseAll()
+}
+
+// loseAll notes that all without a response is lost, perhaps: it is sent again, one packet first. It does not count as in
+// flight until then, because others of the destination must not wait until the connection ends.
+func (r *requester) loseAll() {
+	r.loseInflight(r.oldestUnanswered())
+	r.window.onSilence(r.sndMax - r.sndUna)
 	if r.sndUna < r.sndMax {
 		r.rewind(r.sndUna)
 		r.suspectSpurious = true

@@ -22,6 +22,9 @@ func (f *Flight) Window() uint64 { return f.window }
 // Bytes returns the bytes in flight: frames of SEND and WRITE without a response.
 func (f *Flight) Bytes() uint64 { return f.bytes }
 
+// LostBytes returns how many bytes were taken off Bytes up to now because they were refused or lost, not acknowledged.
+func (f *Flight) LostBytes() uint64 { return f.lostBytes }
+
 // BypassWindow exempts the next packets of NextData from the window and the queue, because they
 // have pre-credit. They count as in flight, and the limit in packets applies.
 func (f *Flight) BypassWindow(on bool) { f.bypassWindow = on }
@@ -56,9 +59,17 @@ func (q *QP) addInflightBytes(n int64) {
 	q.flight.bytes += uint64(n)
 }
 
-// bytesBetween returns the bytes of the frames of packets a to b-1.
-func (r *requester) bytesBetween(a, b uint64) (sum int64) {
-	if r.q.inflightBytes == 0 || r.head == r.tail {
+// bytesBetween returns the bytes in flight of packets a to b-1.
+func (r *requester) bytesBetween(a, b uint64) int64 {
+	if r.q.inflightBytes == 0 {
+		return 0
+	}
+	return r.frameBytes(a, b)
+}
+
+// frameBytes returns the bytes of the frames of packets a to b-1.
+func (r *requester) frameBytes(a, b uint64) (sum int64) {
+	if r.head == r.tail {
 		return 0
 	}
 	i := r.head

@@ -30,6 +30,7 @@ type requester struct {
 	ssn  uint32 // SSN of the next message, see req_credit.go
 
 	internals uint32 // requests of PostInternal in the queue
+	gone      uint32 // packets before sndMax that are not in flight: the peer has refused or lost them (inflightEnd)
 
 	sndUna, sndNxt, sndMax uint64
 
@@ -71,7 +72,10 @@ func (r *requester) begin(ssn uint32) {
 }
 
 // reset discards everything, without completions (IBTA 10.3.1).
-func (r *requester) reset() { *r = requester{q: r.q} }
+func (r *requester) reset() {
+	r.setGone(0)
+	*r = requester{q: r.q}
+}
 
 // drain is RTS to SQD: messages that have begun continue, no other message begins.
 func (r *requester) drain() {

@@ -58,17 +58,20 @@ func (a *ackState) setNAK(s rocev2.Syndrome, psn rocev2.PSN, msn uint32) {
 // cancelNAK cancels the NAK, because the expected packet has arrived.
 func (a *ackState) cancelNAK() { a.nakActive, a.nakDue = false, false }
 
-// markAcked notes that a response with this PSN is sent. It acknowledges all earlier PSNs.
-func (a *ackState) markAcked(psn rocev2.PSN) {
+// markAcked notes that a response with this PSN is sent. It acknowledges all earlier PSNs. last: the
+// newest packet that was accepted. An ACK stays due for those after psn.
+func (a *ackState) markAcked(psn, last rocev2.PSN) {
 	if psn.After(a.acked) {
 		a.acked = psn
 	}
-	a.unacked, a.deadline = 0, 0
+	if psn == last {
+		a.unacked, a.deadline = 0, 0
+	}
 }
 
 // clear notes a response after which no ACK is due.
 func (a *ackState) clear(psn rocev2.PSN) {
-	a.markAcked(psn)
+	a.markAcked(psn, psn)
 	a.ackDue, a.repeatDue = false, false
 }
 
@@ -127,14 +130,14 @@ func (r *responder) ackBeforeData(out *Outbound) bool {
 		r.res.sentAtomic(i)
 		r.writeResponse(out, rocev2.RCAtomicAck, res.psn, noCredits, res.msn)
 		out.Original = res.va
-		a.markAcked(res.psn)
+		a.markAcked(res.psn, r.expected.Add(-1))
 		return true
 	}
 	upTo := res.psn.Add(int(at) - 1)
 	if !a.ackDue || !upTo.After(a.acked) {
 		return false
 	}
-	a.markAcked(upTo)
+	a.markAcked(upTo, r.expected.Add(-1))
 	r.writeResponse(out, rocev2.RCAck, upTo, noCredits, (res.msn-1)&rocev2.PSNMask)
 	return true
 }

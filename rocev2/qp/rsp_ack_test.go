@@ -68,6 +68,28 @@ func TestAckCoalescing(t *testing.T) {
 	x.wantOut()
 }
 
+// The response to a READ does not acknowledge the WRITE behind it, which no packet has requested an ACK for: its ACK comes
+// after ackDelay. Not so the response that comes after the WRITE.
+func TestDelayedAckBehindRead(t *testing.T) {
+	x := newTarget(t, verbs.RC)
+	x.next(read(dataBase, 3*256))
+	x.next(write(wo, dataBase+1024, 4, 4))
+	due := x.now + ackDelay
+	if got := x.out(); len(got) != 3 {
+		t.Fatalf("%d responses, want 3", len(got))
+	}
+	if d := x.q.Deadline(); d != due {
+		t.Fatalf("deadline %d, want %d", d, due)
+	}
+	x.q.Expire(due)
+	x.wantOut(ackOf(3, 2))
+	x.next(write(wo, dataBase+1024, 4, 4))
+	x.next(read(dataBase, 256))
+	if got := x.out(); len(got) != 1 || x.q.Deadline() != 0 {
+		t.Errorf("%d responses, want 1; deadline %d", len(got), x.q.Deadline())
+	}
+}
+
 // An ACK never overtakes the response of an earlier READ or ATOMIC: the requester would
 // take that for a loss.
 func TestAnswersInOrder(t *testing.T) {

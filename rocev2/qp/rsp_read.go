@@ -326,7 +326,7 @@ func (r *responder) nextRead(now Time, out *Outbound) bool {
 	r.writeResponse(out, readOpcode(starts, ends), psn, noCredits, res.msn)
 	out.PayloadLen, out.Again, out.Lost, out.Missed = int(n), again, again, missed
 	out.fill, out.wqe, out.off = r, i, skip
-	r.ack.markAcked(psn)
+	r.ack.markAcked(psn, r.expected.Add(-1))
 	c := r.q.cfg.Count
 	c.SentPackets++
 	c.SentBytes += uint64(n)

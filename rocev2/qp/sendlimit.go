@@ -213,7 +213,15 @@ func (r *requester) ownEnd(w *wqe, n uint64) (end uint64, why SendLimit) {
 // room in the destination's in-flight limiter.
 func (r *requester) sendEnd(w *wqe) uint64 {
 	end, _ := r.ownEnd(w, r.sndNxt)
-	if r.sndNxt != r.sndMax || r.sndNxt >= end {
+	switch {
+	case r.sndNxt >= end:
+		// The end may have come closer since the last packet was sent, or sndNxt have passed packets that the peer has. None
+		// of those outstanding may have requested an ACK: the timer has to run, as in admit.
+		if r.sndUna < r.sndMax {
+			r.rto.armTail(r.now, r.sndMax-1)
+		}
+		return end
+	case r.sndNxt != r.sndMax:
 		return end
 	}
 	if w.isRead() {

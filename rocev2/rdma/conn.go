@@ -47,6 +47,8 @@ type Conn struct {
 	drained     chan struct{} // closed: every operation has completed
 	released    chan struct{} // closed: the communication manager has reported the end
 
+	wasConnected bool // both ends were connected; set before established is closed
+
 	mu         sync.Mutex
 	err        error // reason why dead is closed
 	isUp       bool

@@ -51,6 +51,7 @@ func (c *Conn) event(e cm.Event) {
 		}
 	case cm.Gone:
 		c.release()
+		c.end(errGivenUp, false) // unless a request that was taken over has missed why
 		c.mu.Lock()
 		c.isGone = true
 		destroy := c.isClosed
@@ -66,7 +67,7 @@ func (c *Conn) up() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.isUp {
-		c.isUp = true
+		c.isUp, c.wasConnected = true, true
 		close(c.established)
 		c.alive.start(c)
 	}
@@ -145,7 +146,7 @@ func (c *Conn) Close() error {
 		return wrap("close", c.remote, net.ErrClosed)
 	}
 	c.end(net.ErrClosed, false)
-	return wrap("close", c.remote, bounded(c.disconnect))
+	return wrap("close", c.remote, Bounded(c.disconnect))
 }
 
 // disconnect is the part of Close that waits.

@@ -5,6 +5,8 @@ package rdma_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -208,4 +210,58 @@ func TestFailedAcceptance(t *testing.T) {
 	if err := testkit.Receive(t, "Dial returns", dialed); err == nil || !strings.Contains(err.Error(), "the server cannot connect its queue pair") {
 		t.Error(err)
 	}
+}
+
+// A connection that the peer ends before Dial returns was made: what the peer has sent is received.
+func TestPeerClosesBeforeDialReturns(t *testing.T) {
+	for name, dial := range map[string]func(context.Context, verbs.Device, string) error{"Dial": dialAndReceive, "Connect": connectOwn} {
+		t.Run(name, func(t *testing.T) {
+			dev, ctx := openPaused(t), testkit.Context(t)
+			l := listen(t, dev, "127.0.0.1:0")
+			accepted := make(chan *rdma.Conn, 1)
+			go func() {
+				c, err := l.Accept(ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				accepted <- c
+			}()
+			dev.ready = func(s steps) error {
+				if err := inOrder(s); err != nil {
+					return err
+				}
+				c := <-accepted
+				if name == "Dial" {
+					if err := c.Send(ctx, []byte(lastWords)); err != nil {
+						t.Error(err)
+					}
+				}
+				_ = c.Close()
+				testkit.Eventually(t, "the dialer sees the end", func() bool { return s.qp.State() == verbs.StateErr })
+				return nil
+			}
+			if err := dial(ctx, dev, l.Addr().String()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+const lastWords = "the last words"
+
+// dialAndReceive receives lastWords, and then the end.
+func dialAndReceive(ctx context.Context, dev verbs.Device, at string) error {
+	c, err := rdma.Dial(ctx, dev, at)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	b := make([]byte, 100)
+	if n, err := c.Recv(ctx, b); err != nil || string(b[:n]) != lastWords {
+		return fmt.Errorf("received %q, %w", b[:n], err)
+	}
+	if n, err := c.Recv(ctx, b); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("received %d bytes, %w, want the end", n, err)
+	}
+	return nil
 }

@@ -137,6 +137,7 @@ type dialer interface {
 	attempted
 	replies() <-chan cm.Event // Reply or Failed
 	connected() <-chan struct{}
+	reached() bool // once connected is closed: the connection was there, and may have ended since
 }
 
 // handshake waits for the peer's answer, brings the queue pair to RTS, and returns the private data of
@@ -162,7 +163,10 @@ func (a *attempt) handshake(ctx context.Context, id cm.ID, qp verbs.QP, d dialer
 	}
 	select {
 	case <-d.connected():
-		return e.Private, d.Err()
+		if !d.reached() {
+			return nil, d.Err()
+		}
+		return e.Private, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -187,6 +191,7 @@ func (h *host) rejectAttempt(id cm.ID, private []byte, d attempted, err error) e
 
 func (c *Conn) replies() <-chan cm.Event   { return c.reply }
 func (c *Conn) connected() <-chan struct{} { return c.established }
+func (c *Conn) reached() bool              { return c.wasConnected }
 func (c *Conn) ended() <-chan struct{}     { return c.dead }
 
 // waitFor returns what connect returns, which may wait for the peer's neighbour, or the error of ctx if it ends first.

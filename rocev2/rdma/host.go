@@ -168,15 +168,18 @@ func (h *host) handle(id cm.ID, x handler) {
 	}
 }
 
-// takeOver has the events of a request go to x from now on. False: the request is gone.
-func (h *host) takeOver(id cm.ID, x handler) bool {
+// takeOver has the events of a request go to x from now on. The error says why the request is gone.
+func (h *host) takeOver(id cm.ID, x handler) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.ended != nil {
+		return h.ended
+	}
 	if h.handlers[id] == nil {
-		return false
+		return errGivenUp
 	}
 	h.handlers[id] = x
-	return true
+	return nil
 }
 
 // listen has the requests for a service go to q.

@@ -35,6 +35,7 @@ type Link struct {
 
 	up, over, free sync.Once
 	err            error
+	wasConnected   bool // both ends were connected; set before established is closed
 }
 
 func newLink(h *host, qp verbs.QP) *Link {
@@ -82,6 +83,7 @@ func connect(ctx context.Context, dev verbs.Device, peer netip.AddrPort, qp verb
 
 func (l *Link) replies() <-chan cm.Event   { return l.reply }
 func (l *Link) connected() <-chan struct{} { return l.established }
+func (l *Link) reached() bool              { return l.wasConnected }
 func (l *Link) ended() <-chan struct{}     { return l.done }
 
 // connectable refuses a queue pair that cannot be connected, before the peer gets a message.
@@ -131,8 +133,8 @@ func (r *Request) newLink(qp verbs.QP, list []Option) (*Link, *acceptance, error
 	if err != nil {
 		return nil, nil, err
 	}
-	if !h.takeOver(l.id, l) {
-		return nil, nil, errGivenUp
+	if err := h.takeOver(l.id, l); err != nil {
+		return nil, nil, err
 	}
 	return l, &acceptance{qp, path, private}, nil
 }
@@ -164,7 +166,7 @@ func (l *Link) Err() error {
 // the device does not.
 func (l *Link) Close() error {
 	l.end(net.ErrClosed)
-	return bounded(l.disconnect)
+	return Bounded(l.disconnect)
 }
 
 func (l *Link) disconnect() error {
@@ -186,7 +188,10 @@ func (l *Link) event(e cm.Event) {
 	case cm.Reply:
 		l.reply <- e
 	case cm.Established:
-		l.up.Do(func() { close(l.established) })
+		l.up.Do(func() {
+			l.wasConnected = true
+			close(l.established)
+		})
 	case cm.Failed:
 		select {
 		case l.reply <- e:
@@ -202,6 +207,7 @@ func (l *Link) event(e cm.Event) {
 		l.end(err)
 		l.release()
 	case cm.Gone:
+		l.end(errGivenUp) // unless a request that was taken over has missed why
 		l.release()
 	}
 }

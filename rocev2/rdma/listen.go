@@ -114,7 +114,7 @@ func (l *Listener) Close() error {
 		return wrap("close", l.addr, net.ErrClosed)
 	}
 	l.host.unlisten(l.service)
-	return wrap("close", l.addr, bounded(func() error {
+	return wrap("close", l.addr, Bounded(func() error {
 		err := l.host.session.Unlisten(l.service)
 		for _, r := range l.takeAll() {
 			_ = l.host.session.Reject(r.e.ID, []byte("the listener was closed"))
@@ -240,7 +240,7 @@ func (r *Request) remote() Addr { return Addr{netip.AddrPortFrom(r.e.Path.Remote
 // Reject rejects the request. The peer's Dial fails with a *RejectedError that has the reason as its
 // private data: text or bytes, up to 148.
 func (r *Request) Reject(reason []byte) error {
-	return wrap("reject", r.remote(), bounded(func() error { return r.l.host.session.Reject(r.e.ID, reason) }))
+	return wrap("reject", r.remote(), Bounded(func() error { return r.l.host.session.Reject(r.e.ID, reason) }))
 }
 
 // Accept accepts the request. The options are those of Listen with changes. The connection can
@@ -289,8 +289,8 @@ func (r *Request) newConn(ctx context.Context, list []Option) (*Conn, *acceptanc
 	if err != nil {
 		return nil, nil, errors.Join(err, c.destroy())
 	}
-	if !h.takeOver(c.id, c) {
-		return nil, nil, errors.Join(errGivenUp, c.destroy())
+	if err := h.takeOver(c.id, c); err != nil {
+		return nil, nil, errors.Join(err, c.destroy())
 	}
 	return c, &acceptance{c.qp, path, private}, nil
 }

@@ -159,7 +159,7 @@ func (a *Announcement) Addr() net.Addr { return a.addr }
 func (a *Announcement) Close() (err error) {
 	a.once.Do(func() {
 		a.host.unlisten(a.service)
-		err = wrap("close", a.addr, bounded(func() error { return a.host.session.Unlisten(a.service) }))
+		err = wrap("close", a.addr, Bounded(func() error { return a.host.session.Unlisten(a.service) }))
 	})
 	return err
 }

@@ -48,16 +48,21 @@ func closeLate[T io.Closer](c T) { _ = c.Close() }
 // released is released when it answers.
 var ErrNoAnswer = client.ErrNoAnswer
 
-// endLimit bounds methods without a context that end something: longer than the waits in Conn.Close.
+// endLimit is the longest time of Bounded: longer than the waits in Conn.Close.
 const endLimit = 10 * time.Second
 
-// bounded returns what do returns, or ErrNoAnswer after endLimit.
-func bounded(do func() error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
-	defer cancel()
-	returned, err := within(ctx, func() (bool, error) { return true, do() }, nil)
-	if !returned {
+// Bounded returns what do returns, which ends something, or ErrNoAnswer after ten seconds. What has begun then goes on. The
+// calls of package verbs that release a resource have no context: a device in another process does not answer them while
+// it is stopped.
+func Bounded(do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	t := time.NewTimer(endLimit)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
 		return ErrNoAnswer
 	}
-	return err
 }

@@ -192,7 +192,7 @@ func family(v6 bool) string {
 
 // exchange runs one exchange. One that the host has spoilt, by dropping packets in
 // front of a machine that it had paused, is run again: UC and UD do not repeat
-// what is lost, and then wait for it. So is one in which rxe repeated packets, though all
+// what is lost, and then wait for it. So is one of an impatient program that gave up. So is one in which rxe repeated packets, though all
 // arrived: a machine that is paused is late. What the product delays is late each time.
 func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepeer.Exchange) phase {
 	t.Helper()
@@ -203,6 +203,10 @@ func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepee
 		drops = p.hostDrops(t) - drops
 		if drops > 0 && i < tries {
 			t.Logf("%s: the host dropped %d packets in front of a paused machine: again (%v)", name, drops, err)
+			continue
+		}
+		if err != nil && x.Impatient && i < lateTries {
+			t.Logf("%s: again: %v", name, err)
 			continue
 		}
 		if err == nil && len(got.trouble) > 0 && got.lost["a to b"] == 0 && got.lost["b to a"] == 0 && i < lateTries {

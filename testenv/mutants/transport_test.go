@@ -37,6 +37,14 @@ var requester = area{name: "qp requester", dir: "rocev2/qp", pure: true, list: [
 		test: "TestFatalNaks",
 	},
 	{
+		name: "what an RNR NAK has refused stays in flight", file: "req_rnr.go",
+		old: "	r.loseInflight(n)\n", new: "", test: "TestRefusedIsNotInFlight",
+	},
+	{
+		name: "what is sent again after an RNR NAK does not count", file: "req_segment.go",
+		old: "if r.gone != 0 {", new: "if false {", test: "TestRefusedIsNotInFlight",
+	},
+	{
 		name: "a reported loss does not halve the window", file: "req_window_loss.go",
 		old: "w.size = max(uint32(min(flight/2, maxWindow)), least)", new: "w.size = max(uint32(min(flight, maxWindow)), least)", test: "TestWindow",
 	},
@@ -138,6 +146,10 @@ var scheduler = area{name: "scheduler", dir: "rocev2/engine", pure: true, list: 
 	{
 		name: "what a flow has sent too much is not deducted", file: "drr.go",
 		old: "q.Enqueue(f, x, quantum+left)", new: "q.Enqueue(f, x, quantum+max(left, 0))", test: "TestDeficit",
+	},
+	{
+		name: "a flow that was alone owes all that it has sent", file: "drr.go",
+		old: "max(q.first.deficit-n, -n)", new: "q.first.deficit - n", test: "TestDeficitAlone",
 	},
 	{
 		name: "the last flow is removed, and the queue still ends in it", file: "drr.go",

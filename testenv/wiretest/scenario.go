@@ -53,12 +53,17 @@ type Limits struct {
 func Draw(c Choices, l Limits) *Scenario {
 	s := &Scenario{Seed: uint64(c.Choose("seed", 1<<30))}
 	pick := func(label string, from ...int) int { return from[c.Choose(label, len(from))] }
+	timeouts := []int{10, 8, 9} // 1 to 4 ms
+	if l.Faults == 0 {
+		// Before it knows an RTT, a requester probes after a quarter. A first response may wait for 6 ms behind those of the other pair.
+		timeouts = []int{16, 14, 15} // 67 to 270 ms
+	}
 	s.Settings = Settings{
 		Type:        l.Type,
 		PMTU:        rocev2.PMTU(pick("PMTU", 3, 1, 2, 4, 5)),
 		Selective:   l.Type == verbs.RC && c.Choose("selective", 2) == 1,
 		RdAtomic:    uint8(pick("outstanding READs", 4, 1, 2, 16)),
-		Timeout:     uint8(pick("timeout", 10, 8, 9)), // 1 to 4 ms
+		Timeout:     uint8(pick("timeout", timeouts...)),
 		AckPackets:  uint32(pick("packets that ask for no ACK", 0, 16, 3)),
 		RetryCnt:    7,
 		RNRRetry:    7,

@@ -27,6 +27,10 @@ int address_vector(struct context *c, const struct ibv_ah_attr *a, struct softro
 		note("GID index %u: the device has %u", a->grh.sgid_index, p.count);
 		return EINVAL;
 	}
+	if (is_zero(p.gids[a->grh.sgid_index])) {
+		note("GID index %u: the device has no GID there", a->grh.sgid_index);
+		return EINVAL;
+	}
 	memcpy(v->src, p.gids[a->grh.sgid_index], sizeof v->src);
 	memcpy(v->dst, a->grh.dgid.raw, sizeof v->dst);
 	v->hop_limit = a->grh.hop_limit > SUBNET_HOP_LIMIT ? a->grh.hop_limit : 0; /* 0: the default of the agent */
@@ -61,15 +65,18 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	}
 	ah->ibv = (struct ibv_ah){pd->context, pd, r.handle};
 	ah->pmtu = r.pmtu;
+	pd_use(pd, 1);
 	return &ah->ibv;
 }
 
 EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 {
 	int error = call_handle(to_context(ah->context), SOFTROCE_MSG_DESTROY_AH, ah->handle);
-	if (error == 0)
-		free(ah);
-	return error;
+	if (error != 0)
+		return error;
+	pd_use(ah->pd, -1);
+	free(ah);
+	return 0;
 }
 
 /* is_ipv4 reports whether 20 bytes are a header of IPv4 without options, by version, length and checksum (RFC 791). */

@@ -9,9 +9,6 @@
 
 #include "softroce.h"
 
-/* The counter of a channel whose device has ended: no thread waits there for long. */
-#define ENDED_COUNT ((uint64_t)1 << 62)
-
 /* eventfd_one adds 1 to the counter of an eventfd. Callers have locks, and write is a cancellation point. */
 bool eventfd_one(int fd)
 {
@@ -20,6 +17,14 @@ bool eventfd_one(int fd)
 	bool done = write(fd, &one, sizeof one) == sizeof one;
 	cancel_on(state);
 	return done;
+}
+
+/* eventfd_end is for a device that has ended: no thread waits at the eventfd for long. */
+void eventfd_end(int fd)
+{
+	uint64_t n = (uint64_t)1 << 62;
+	if (write(fd, &n, sizeof n) < 0)
+		eventfd_one(fd);
 }
 
 /* eventfd_take takes 1 from the counter of an event that is forgotten, unless a thread that will find no event has taken it. */
@@ -67,7 +72,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	struct context *c = to_context(channel->context);
 	struct channel *ch = to_channel(channel);
 	if (gone(c) == FORKED)
-		return EIO;
+		return failed(EIO);
 	pthread_mutex_lock(&c->lock);
 	bool busy = channel->refcnt > 0;
 	struct channel **at = &c->channels;
@@ -77,7 +82,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 		*at = ch->next;
 	pthread_mutex_unlock(&c->lock);
 	if (busy)
-		return EBUSY;
+		return failed(EBUSY);
 	close(channel->fd);
 	free(ch);
 	return 0;
@@ -118,11 +123,8 @@ void channel_forget(struct cq *cq)
 /* channels_end wakes all threads that wait for an event of a device that has ended. */
 void channels_end(struct context *c)
 {
-	uint64_t n = ENDED_COUNT;
-	for (struct channel *ch = c->channels; ch != NULL; ch = ch->next) {
-		if (write(ch->ibv.fd, &n, sizeof n) < 0)
-			eventfd_one(ch->ibv.fd);
-	}
+	for (struct channel *ch = c->channels; ch != NULL; ch = ch->next)
+		eventfd_end(ch->ibv.fd);
 }
 
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)

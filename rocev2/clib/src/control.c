@@ -68,6 +68,12 @@ static bool on_message(struct context *c)
 		return true;
 	}
 	close_fds(fds, nfds);
+	struct softroce_cm_event cm;
+	if (h.type == SOFTROCE_MSG_CM_EVENT && bytes >= sizeof cm) {
+		memcpy(&cm, body, sizeof cm);
+		on_cm_event(c, &cm);
+		return true;
+	}
 	struct softroce_event e;
 	if (h.type != SOFTROCE_MSG_EVENT || bytes < sizeof e)
 		return true;
@@ -124,10 +130,18 @@ void *control_thread(void *arg)
 	return NULL;
 }
 
-/* destroyer is the request that destroys what a request makes, 0 if that has no descriptor. */
+/* destroyer is the request that destroys what a request makes, 0 if it makes nothing. */
 static uint16_t destroyer(uint16_t type)
 {
 	switch (type) {
+	case SOFTROCE_MSG_ALLOC_PD:
+		return SOFTROCE_MSG_FREE_PD;
+	case SOFTROCE_MSG_REG_MEMORY:
+		return SOFTROCE_MSG_DEREG_MR;
+	case SOFTROCE_MSG_ALLOC_MW:
+		return SOFTROCE_MSG_FREE_MW;
+	case SOFTROCE_MSG_CREATE_AH:
+		return SOFTROCE_MSG_DESTROY_AH;
 	case SOFTROCE_MSG_CREATE_CQ:
 		return SOFTROCE_MSG_DESTROY_CQ;
 	case SOFTROCE_MSG_CREATE_SRQ:
@@ -136,6 +150,33 @@ static uint16_t destroyer(uint16_t type)
 		return SOFTROCE_MSG_DESTROY_QP;
 	}
 	return 0;
+}
+
+/* discard destroys what a request has made, if the library cannot use the reply: it is too long or short, or has no rings. */
+static void discard(struct context *c, const struct call *k)
+{
+	struct softroce_handle made;
+	uint16_t end = destroyer(k->type);
+	if (end == 0 || k->bytes < sizeof made)
+		return;
+	memcpy(&made, k->body, sizeof made); /* the first field of all these replies */
+	call_handle(c, end, made.handle);
+}
+
+/* seq_after is the number of the next request. The caller has the lock of the context. */
+static uint32_t seq_after(struct context *c)
+{
+	if (++c->seq == 0)
+		c->seq = 1;
+	return c->seq;
+}
+
+uint32_t next_seq(struct context *c)
+{
+	pthread_mutex_lock(&c->lock);
+	uint32_t seq = seq_after(c);
+	pthread_mutex_unlock(&c->lock);
+	return seq;
 }
 
 /* exchange is call without its checks. */
@@ -149,15 +190,13 @@ static int exchange(struct context *c, struct message m, struct answer a)
 	while (m.waits && c->waiting >= SOFTROCE_MAX_WAITING && gone(c) == ALIVE)
 		pthread_cond_wait(&c->changed, &c->lock);
 	c->waiting += m.waits;
-	if (++c->seq == 0)
-		c->seq = 1;
-	k->seq = c->seq;
+	k->seq = seq_after(c);
 	k->next = c->calls;
 	c->calls = k;
 	pthread_mutex_unlock(&c->lock);
 
 	pthread_mutex_lock(&c->send_lock);
-	int error = send_message(c->socket, k->seq, &m);
+	int error = send_message(c->socket, k->seq, &m, 0);
 	pthread_mutex_unlock(&c->send_lock);
 
 	pthread_mutex_lock(&c->lock);
@@ -190,24 +229,19 @@ static int exchange(struct context *c, struct message m, struct answer a)
 	}
 	if (k->done && !had_fd)
 		close_fds(k->fds, k->nfds);
-	if (error == EMFILE && destroyer(m.type) != 0) { /* the object is there, and its rings cannot be mapped */
-		struct softroce_handle made;
-		memcpy(&made, k->body, sizeof made); /* the first field of all these replies */
-		call_handle(c, destroyer(m.type), made.handle);
-	}
+	if (k->done && k->status == SOFTROCE_STATUS_OK && error != 0)
+		discard(c, k);
 	free(k);
 	return error;
 }
 
-/* call sends a request and waits for its reply. It returns 0 or errno. It has locks, so a thread is not cancelled in it. */
+/* call sends a request and waits for its reply. It returns 0 or errno, as failed does. It has locks, so no thread is cancelled in it. */
 int call(struct context *c, struct message m, struct answer a)
 {
-	if (gone(c) != ALIVE)
-		return EIO;
 	int state = cancel_off();
-	int error = exchange(c, m, a);
+	int error = gone(c) == ALIVE ? exchange(c, m, a) : EIO;
 	cancel_on(state);
-	return error;
+	return failed(error);
 }
 
 /* control_break ends the context, whose thread receives the end of the connection. Its agent and this library differ in a state. */
@@ -221,7 +255,7 @@ int call_handle(struct context *c, uint16_t type, uint32_t handle)
 {
 	struct softroce_handle h = {handle};
 	if (gone(c) == FORKED)
-		return EIO;
+		return failed(EIO);
 	int error = call(c, (struct message){.type = type, BODY(h)}, (struct answer){0});
 	return gone(c) == ENDED ? 0 : error;
 }

@@ -32,6 +32,8 @@ struct cq *cq_create(struct ibv_context *context, uint32_t cqe, void *user, stru
 	struct context *c = to_context(context);
 	struct softroce_create_cq_reply r;
 	int fd;
+	if (channel != NULL && channel->context != context)
+		return fail(EINVAL);
 	if (cqe == 0 || cqe > c->limits.cq || vector >= (uint32_t)context->num_comp_vectors)
 		return fail(EINVAL);
 	if (cqe < LEAST_CQES && c->limits.cq >= LEAST_CQES)
@@ -62,6 +64,7 @@ struct cq *cq_create(struct ibv_context *context, uint32_t cqe, void *user, stru
 	pthread_mutex_init(&cq->ibv.mutex, NULL);
 	pthread_cond_init(&cq->ibv.cond, NULL);
 	pthread_mutex_init(&cq->lock, NULL);
+	pthread_mutex_init(&cq->arm_lock, NULL);
 	if (channel != NULL) {
 		pthread_mutex_lock(&c->lock);
 		channel->refcnt++;
@@ -98,7 +101,7 @@ static void forget_ring(struct context *c, struct cq *cq)
 	control_break(c);
 }
 
-/* resize changes the number of entries. The caller has the lock of the queue, and is not cancelled. */
+/* resize changes the number of entries. The caller has both locks of the queue, and is not cancelled. */
 static int resize(struct context *c, struct cq *cq, uint32_t cqe)
 {
 	struct softroce_resize_cq m = {.handle = cq->ibv.handle, .depth = cqe};
@@ -135,18 +138,28 @@ EXPORT int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 	struct cq *cq = to_cq(ibv);
 	struct context *c = to_context(ibv->context);
 	if (gone(c) != ALIVE)
-		return EIO;
+		return failed(EIO);
 	if (cqe < 1 || (uint32_t)cqe > c->limits.cq)
-		return EINVAL;
+		return failed(EINVAL);
 	int state = cancel_off();
 	pthread_mutex_lock(&cq->lock);
+	pthread_mutex_lock(&cq->arm_lock);
 	set_stale(c, cq, true);
 	int error = resize(c, cq, (uint32_t)cqe);
 	set_stale(c, cq, false);
+	pthread_mutex_unlock(&cq->arm_lock);
 	pthread_mutex_unlock(&cq->lock);
 	on_signals(c); /* signals that came meanwhile */
 	cancel_on(state);
-	return error;
+	return failed(error);
+}
+
+/* modify_cq accepts moderation, which lets a channel have fewer events than there are completions, and has no effect. */
+int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *a)
+{
+	if (gone(to_context(cq->context)) != ALIVE)
+		return failed(EIO);
+	return failed(a->attr_mask == IBV_CQ_ATTR_MODERATE ? 0 : EINVAL);
 }
 
 EXPORT int ibv_destroy_cq(struct ibv_cq *ibv)
@@ -154,11 +167,11 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *ibv)
 	struct cq *cq = to_cq(ibv);
 	struct context *c = to_context(ibv->context);
 	if (gone(c) == FORKED)
-		return EIO;
+		return failed(EIO);
 	pthread_mutex_lock(&c->lock);
 	if (cq->users > 0) {
 		pthread_mutex_unlock(&c->lock);
-		return EBUSY;
+		return failed(EBUSY);
 	}
 	cq->stale = true; /* before the message: the agent may give the memory to another queue at once */
 	pthread_mutex_unlock(&c->lock);
@@ -166,7 +179,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *ibv)
 	if (error != 0) {
 		set_stale(c, cq, false);
 		on_signals(c); /* signals that came meanwhile */
-		return error;
+		return failed(error);
 	}
 	pthread_mutex_lock(&c->lock);
 	struct cq **at = &c->cqs;
@@ -305,8 +318,10 @@ int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	struct context *c = to_context(ibv->context);
 	uint8_t cqe[SOFTROCE_CQE_BYTES];
 	int found = 0, state = gone(c); /* before the queue is read: the agent writes no completion after its end */
-	if (state == FORKED)
+	if (state == FORKED) {
+		errno = EIO;
 		return -1;
+	}
 	pthread_mutex_lock(&cq->lock);
 	while (found < n && cq_next(cq, cqe))
 		wc_of(cqe, &wc[found++]);
@@ -323,18 +338,21 @@ int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	return found;
 }
 
-/* req_notify_cq requests a signal for the next completion, or the next that is solicited or an error. */
+/*
+ * req_notify_cq requests a signal for the next completion, or the next that is solicited or an error. A program may call it
+ * between ibv_start_poll and ibv_end_poll.
+ */
 int req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 {
 	struct cq *cq = to_cq(ibv);
 	uint32_t want = solicited_only ? SOFTROCE_ARMED_SOLICITED : SOFTROCE_ARMED_ANY;
 	if (gone(to_context(ibv->context)) != ALIVE)
-		return EIO;
-	pthread_mutex_lock(&cq->lock); /* against ibv_resize_cq */
+		return failed(EIO);
+	pthread_mutex_lock(&cq->arm_lock); /* against ibv_resize_cq */
 	uint32_t *armed = ring_word(&cq->ring, SOFTROCE_RING_ARMED_AT);
 	uint32_t now = __atomic_load_n(armed, __ATOMIC_SEQ_CST);
 	while (now < want && !__atomic_compare_exchange_n(armed, &now, want, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
-	pthread_mutex_unlock(&cq->lock);
+	pthread_mutex_unlock(&cq->arm_lock);
 	return 0;
 }

@@ -13,9 +13,9 @@ static int read_next(struct ibv_cq_ex *ex)
 	struct cq *cq = of(ex);
 	int state = gone(to_context(ex->context));
 	if (state == FORKED)
-		return EIO;
+		return failed(EIO);
 	if (!cq_next(cq, cq->cqe))
-		return state == ALIVE ? ENOENT : EIO;
+		return state == ALIVE ? ENOENT : failed(EIO);
 	ex->wr_id = softroce_cqe_wr_id(cq->cqe);
 	ex->status = wc_status(cq->cqe);
 	return 0;
@@ -24,9 +24,9 @@ static int read_next(struct ibv_cq_ex *ex)
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	if (attr != NULL && attr->comp_mask != 0)
-		return EINVAL;
+		return failed(EINVAL);
 	if (gone(to_context(ex->context)) == FORKED)
-		return EIO;
+		return failed(EIO);
 	pthread_mutex_lock(&of(ex)->lock);
 	int error = read_next(ex);
 	bool yield = should_yield(of(ex), error == 0);

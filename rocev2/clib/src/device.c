@@ -178,7 +178,7 @@ EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
 	struct ibv_context *c = ibv_open_device(device);
 	if (c == NULL)
 		return 0;
-	guid = guid_of(to_context(c));
+	guid_of(to_context(c), &guid); /* 0 after an error */
 	ibv_close_device(c);
 	pthread_mutex_lock(&fork_lock);
 	d->guid = guid;
@@ -207,6 +207,11 @@ static void set_operations(struct context *c)
 	v->query_device_ex = query_device_ex;
 	v->create_cq_ex = create_cq_ex;
 	v->create_qp_ex = create_qp_ex;
+	v->modify_cq = modify_cq;
+	v->alloc_parent_domain = alloc_parent_domain;
+	v->alloc_td = alloc_td;
+	v->dealloc_td = dealloc_td;
+	v->advise_mr = advise_mr;
 	v->context.ops.poll_cq = poll_cq;
 	v->context.ops.req_notify_cq = req_notify_cq;
 	v->context.ops.post_send = post_send;

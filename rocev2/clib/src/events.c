@@ -99,7 +99,11 @@ EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_eve
 		pthread_mutex_unlock(&c->lock);
 		free(a);
 		if (a != NULL)
-			return 0; /* otherwise the event was one of an object that is destroyed */
+			return 0; /* otherwise the event was one of an object that is destroyed, or the device has ended */
+		if (gone(c) != ALIVE) {
+			errno = EIO;
+			return -1;
+		}
 	}
 }
 
@@ -111,14 +115,21 @@ static void acknowledge(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *
 	pthread_mutex_unlock(mutex);
 }
 
+/* forked is for an object of an event: another thread of the parent may have had its lock. */
+static bool forked(struct ibv_context *context) { return gone(to_context(context)) == FORKED; }
+
 EXPORT void ibv_ack_async_event(struct ibv_async_event *e)
 {
 	switch (e->event_type) {
 	case IBV_EVENT_CQ_ERR:
+		if (forked(e->element.cq->context))
+			return;
 		acknowledge(&e->element.cq->mutex, &e->element.cq->cond, &e->element.cq->async_events_completed);
 		break;
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
 	case IBV_EVENT_SRQ_ERR:
+		if (forked(e->element.srq->context))
+			return;
 		acknowledge(&e->element.srq->mutex, &e->element.srq->cond, &e->element.srq->events_completed);
 		break;
 	case IBV_EVENT_QP_FATAL:
@@ -127,6 +138,8 @@ EXPORT void ibv_ack_async_event(struct ibv_async_event *e)
 	case IBV_EVENT_COMM_EST:
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		if (forked(e->element.qp->context))
+			return;
 		acknowledge(&e->element.qp->mutex, &e->element.qp->cond, &e->element.qp->events_completed);
 		break;
 	default:
@@ -219,10 +232,13 @@ void on_signals(struct context *c)
 void on_end(struct context *c)
 {
 	complain("%s: the device server has ended: open the device again", c->device->ifname); /* first: a thread that wakes may exit */
+	on_signals(c); /* those that came after the last look, which hang_up has received */
 	pthread_mutex_lock(&c->lock);
 	__atomic_store_n(&c->gone, ENDED, __ATOMIC_RELEASE);
 	pthread_cond_broadcast(&c->changed);
 	async_event(c, (struct ibv_async_event){.event_type = IBV_EVENT_DEVICE_FATAL});
 	channels_end(c);
+	eventfd_end(c->verbs.context.async_fd);
 	pthread_mutex_unlock(&c->lock);
+	on_cm_event(c, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Protection domains, memory regions and memory windows.
+ * Memory regions and memory windows.
  *
  * The agent accesses memory of this process through the descriptor of its /proc/self/mem, which the
  * library passes once. Pages of a region must be present, so the library has the kernel provide them.
@@ -21,29 +21,6 @@
 
 #define REGION_ACCESS \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED)
-
-EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
-{
-	struct pd *pd = calloc(1, sizeof *pd);
-	struct softroce_handle h;
-	if (pd == NULL)
-		return NULL;
-	int error = call(to_context(context), (struct message){.type = SOFTROCE_MSG_ALLOC_PD}, (struct answer){BODY(h)});
-	if (error != 0) {
-		free(pd);
-		return fail(error);
-	}
-	pd->ibv = (struct ibv_pd){.context = context, .handle = h.handle};
-	return &pd->ibv;
-}
-
-EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
-{
-	int error = call_handle(to_context(pd->context), SOFTROCE_MSG_FREE_PD, pd->handle);
-	if (error == 0)
-		free(pd);
-	return error;
-}
 
 /* pass_memory passes the agent the descriptors by which it accesses memory of this process, once. */
 static int pass_memory(struct context *c)
@@ -120,6 +97,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 	mr->ibv = (struct ibv_mr){pd->context, pd, addr, length, r.handle, r.lkey, r.rkey};
 	mr->iova = iova;
 	mr->access = access;
+	pd_use(pd, 1);
 	return &mr->ibv;
 }
 
@@ -133,9 +111,11 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t leng
 	return reg_mr(pd, addr, length, iova, (unsigned int)access);
 }
 
+/* The macro ibv_reg_mr calls this function if access is no constant. With IBV_ACCESS_ZERO_BASED, iova is then addr. */
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
-	return reg_mr(pd, addr, length, iova, access);
+	bool from_zero = (access & IBV_ACCESS_ZERO_BASED) != 0 && iova == (uintptr_t)addr;
+	return reg_mr(pd, addr, length, from_zero ? 0 : iova, access);
 }
 
 EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
@@ -144,12 +124,39 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 	return fail(unsupported("ibv_reg_dmabuf_mr"));
 }
 
+/* advise_mr has the kernel provide the pages of elements, as the registration has: it may have taken them back since. */
+int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *elements, uint32_t n)
+{
+	if (gone(to_context(pd->context)) != ALIVE)
+		return failed(EIO);
+	if ((flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH) != 0)
+		return failed(EINVAL);
+	switch (advice) {
+	case IBV_ADVISE_MR_ADVICE_PREFETCH:
+	case IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE:
+		for (uint32_t i = 0; i < n; i++) {
+			if (elements[i].addr > UINT64_MAX - elements[i].length)
+				return failed(EFAULT);
+			int error = populate(elements[i].addr, elements[i].length, advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE);
+			if (error != 0)
+				return failed(error);
+		}
+		return 0;
+	case IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT:
+		return 0; /* the agent needs no table of the pages that are present */
+	default:
+		return unsupported("ibv_advise_mr with another advice");
+	}
+}
+
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	int error = call_handle(to_context(mr->context), SOFTROCE_MSG_DEREG_MR, mr->handle);
-	if (error == 0)
-		free(mr);
-	return error;
+	if (error != 0)
+		return error;
+	pd_use(mr->pd, -1);
+	free(mr);
+	return 0;
 }
 
 /* ibv_rereg_mr makes another region and ends the first one. The keys change. After an error the first one is as it was. */
@@ -161,8 +168,15 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 		return IBV_REREG_MR_ERR_INPUT;
 	}
 	bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
-	struct ibv_mr *made = reg_mr((flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : mr->pd, moves ? addr : mr->addr, moves ? length : mr->length,
-				     moves ? (uintptr_t)addr : m->iova, (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? (unsigned int)access : m->access);
+	unsigned int now = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? (unsigned int)access : m->access;
+	if (!moves) {
+		addr = mr->addr;
+		length = mr->length;
+	}
+	uint64_t iova = moves || (m->access & IBV_ACCESS_ZERO_BASED) != 0 ? (uintptr_t)addr : m->iova;
+	if ((now & IBV_ACCESS_ZERO_BASED) != 0)
+		iova = 0;
+	struct ibv_mr *made = reg_mr((flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : mr->pd, addr, length, iova, now);
 	if (made == NULL)
 		return IBV_REREG_MR_ERR_INPUT;
 	int error = call_handle(to_context(mr->context), SOFTROCE_MSG_DEREG_MR, mr->handle);
@@ -171,6 +185,7 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 		errno = error;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
+	pd_use(mr->pd, -1);
 	*m = *(struct mr *)made;
 	free(made);
 	return 0;
@@ -184,7 +199,7 @@ struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 		return fail(EINVAL);
 	if (type == IBV_MW_TYPE_1)
 		return fail(unsupported("memory windows of type 1"));
-	struct ibv_mw *mw = calloc(1, sizeof *mw);
+	struct mw *mw = calloc(1, sizeof *mw);
 	if (mw == NULL)
 		return NULL;
 	int error = call(to_context(pd->context), (struct message){.type = SOFTROCE_MSG_ALLOC_MW, BODY(m)}, (struct answer){BODY(r)});
@@ -192,14 +207,17 @@ struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 		free(mw);
 		return fail(error);
 	}
-	*mw = (struct ibv_mw){.context = pd->context, .pd = pd, .rkey = r.rkey, .handle = r.handle, .type = type};
-	return mw;
+	mw->ibv = (struct ibv_mw){.context = pd->context, .pd = pd, .rkey = r.rkey, .handle = r.handle, .type = type};
+	pd_use(pd, 1);
+	return &mw->ibv;
 }
 
 int dealloc_mw(struct ibv_mw *mw)
 {
 	int error = call_handle(to_context(mw->context), SOFTROCE_MSG_FREE_MW, mw->handle);
-	if (error == 0)
-		free(mw);
-	return error;
+	if (error != 0)
+		return error;
+	pd_use(mw->pd, -1);
+	free(mw);
+	return 0;
 }

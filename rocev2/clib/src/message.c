@@ -20,6 +20,7 @@ int errno_of(uint16_t status)
 	case SOFTROCE_STATUS_LIMIT:
 	case SOFTROCE_STATUS_TOO_MANY:
 	case SOFTROCE_STATUS_NO_KEY:
+	case SOFTROCE_STATUS_CM_TOO_MANY:
 		return ENOMEM;
 	case SOFTROCE_STATUS_MEMORY:
 	case SOFTROCE_STATUS_RANGE:
@@ -31,8 +32,14 @@ int errno_of(uint16_t status)
 		return EIO;
 	case SOFTROCE_STATUS_BUSY:
 		return EBUSY;
+	case SOFTROCE_STATUS_CM_IN_USE:
+		return EADDRINUSE;
+	case SOFTROCE_STATUS_CM_TIMEOUT:
+		return ETIMEDOUT;
+	case SOFTROCE_STATUS_CM_UNREACHABLE:
+		return EHOSTUNREACH;
 	}
-	return EINVAL;
+	return EINVAL; /* also an object that the agent does not know */
 }
 
 void close_fds(int *fds, int n)
@@ -42,7 +49,7 @@ void close_fds(int *fds, int n)
 }
 
 /* send_message sends a message with descriptors. It returns 0 or errno. */
-int send_message(int fd, uint32_t seq, const struct message *m)
+int send_message(int fd, uint32_t seq, const struct message *m, int flags)
 {
 	struct softroce_header h = {.type = m->type, .seq = seq};
 	struct iovec part[2] = {{&h, sizeof h}, {(void *)(uintptr_t)m->body, m->bytes}};
@@ -61,7 +68,7 @@ int send_message(int fd, uint32_t seq, const struct message *m)
 		c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)m->nfds);
 		memcpy(CMSG_DATA(c), m->fds, sizeof(int) * (size_t)m->nfds);
 	}
-	while (sendmsg(fd, &msg, MSG_NOSIGNAL) < 0) {
+	while (sendmsg(fd, &msg, MSG_NOSIGNAL | flags) < 0) {
 		if (errno != EINTR)
 			return errno;
 	}

@@ -141,7 +141,7 @@ static int hello(struct context *c)
 {
 	struct softroce_hello m = {.magic = SOFTROCE_MAGIC, .version = SOFTROCE_VERSION};
 	struct message request = {.type = SOFTROCE_MSG_HELLO, BODY(m)};
-	int error = send_message(c->socket, 1, &request);
+	int error = send_message(c->socket, 1, &request, 0);
 	await(c->socket);
 	int state = cancel_off();
 	pthread_mutex_lock(&fork_lock); /* the reply has descriptors */

@@ -96,7 +96,7 @@ int entry_inline(struct qp *q, const void *data, size_t n)
 int entry_address(struct qp *q, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
 	struct entry *e = &q->entry;
-	if (ah == NULL || ah->pd != q->ibv.pd || qpn >> 24 != 0)
+	if (ah == NULL || !same_pd(ah->pd, q->ibv.pd) || qpn >> 24 != 0)
 		return EINVAL;
 	e->has_ah = true;
 	e->ah_pmtu = ((struct ah *)ah)->pmtu;
@@ -110,7 +110,7 @@ int entry_address(struct qp *q, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 int entry_bind(struct qp *q, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
 	uint8_t *b = q->entry.bytes;
-	if (mw == NULL || mw->pd != q->ibv.pd || (info->mr == NULL && info->length != 0))
+	if (mw == NULL || !same_pd(mw->pd, q->ibv.pd) || (info->mr == NULL && info->length != 0))
 		return EINVAL;
 	softroce_wqe_bind_set_bind_addr(b, info->addr);
 	softroce_wqe_bind_set_bind_bytes(b, info->length);
@@ -244,7 +244,7 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **b
 	int error = 0;
 	if (gone(c) != ALIVE) {
 		*bad = wr;
-		return EIO;
+		return failed(EIO);
 	}
 	pthread_mutex_lock(&q->send_lock);
 	uint32_t first = q->send.next;
@@ -256,8 +256,10 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **b
 	if (q->send.next != first)
 		ring_doorbell(&c->doorbell, c->status_page, &q->send);
 	pthread_mutex_unlock(&q->send_lock);
-	if (error != 0)
+	if (error != 0) {
 		*bad = wr;
+		errno = error;
+	}
 	return error;
 }
 
@@ -272,6 +274,7 @@ static int post_list(struct context *c, struct ring *r, uint32_t max_sge, struct
 		error = wr->num_sge < 0 || n > max_sge ? EINVAL : ring_room(r);
 		if (error != 0) {
 			*bad = wr;
+			errno = error;
 			break;
 		}
 		memset(b, 0, SOFTROCE_WQE_RECV_BYTES);
@@ -293,7 +296,7 @@ int post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **b
 	int error = gone(c) != ALIVE ? EIO : ibv->srq != NULL || qp_state(q) == SOFTROCE_STATE_RESET ? EINVAL : 0;
 	if (error != 0) {
 		*bad = wr;
-		return error;
+		return failed(error);
 	}
 	pthread_mutex_lock(&q->recv_lock);
 	error = post_list(c, &q->recv, q->cap.max_recv_sge, wr, bad);
@@ -307,7 +310,7 @@ int post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
 	struct context *c = to_context(ibv->context);
 	if (gone(c) != ALIVE) {
 		*bad = wr;
-		return EIO;
+		return failed(EIO);
 	}
 	pthread_mutex_lock(&s->lock);
 	int error = post_list(c, &s->ring, s->attr.max_sge, wr, bad);

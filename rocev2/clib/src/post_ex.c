@@ -3,6 +3,7 @@
  * ibv_wr_*: work requests that are built by calls. wr_start takes the lock of the send queue, wr_complete and
  * wr_abort give it back. Each operation ends the entry before it; the first error is the result of wr_complete,
  * and nothing is posted then (man ibv_wr_post).
+ * Windows have their first keys again then.
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -17,11 +18,36 @@ static void keep(struct qp *q, int error)
 		q->error = error;
 }
 
+/* remember keeps the key of a window that a bind is about to change. */
+static void remember(struct qp *q, struct mw *w)
+{
+	if (w->changed)
+		return;
+	w->changed = true;
+	w->key_before = w->ibv.rkey;
+	w->next = q->changed;
+	q->changed = w;
+}
+
+/* forget ends the list of windows. If nothing is posted, they have their first keys again. */
+static void forget(struct qp *q, bool posted)
+{
+	for (struct mw *w = q->changed; w != NULL; w = w->next) {
+		if (!posted)
+			w->ibv.rkey = w->key_before;
+		w->changed = false;
+	}
+	q->changed = NULL;
+}
+
 /* commit ends the entry that is open. */
 static void commit(struct qp *q)
 {
-	if (q->error == 0 && q->entry.open)
-		keep(q, entry_commit(q));
+	if (q->error != 0 || !q->entry.open)
+		return;
+	if (q->entry.mw != NULL)
+		remember(q, (struct mw *)q->entry.mw);
+	keep(q, entry_commit(q));
 }
 
 /* begin begins an entry and returns its bytes. After an error they are not used. */
@@ -143,13 +169,16 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	struct qp *q = of(ex);
 	struct context *c = to_context(ex->qp_base.context);
 	if (gone(c) == FORKED)
-		return EIO;
+		return failed(EIO);
 	commit(q);
 	int error = q->error;
-	if (error != 0)
+	if (error != 0) {
 		q->send.next = q->first;
-	else if (q->send.next != q->first)
+		errno = error;
+	} else if (q->send.next != q->first) {
 		ring_doorbell(&c->doorbell, c->status_page, &q->send);
+	}
+	forget(q, error == 0);
 	pthread_mutex_unlock(&q->send_lock);
 	return error;
 }
@@ -161,6 +190,7 @@ static void wr_abort(struct ibv_qp_ex *ex)
 		return;
 	q->send.next = q->first;
 	q->entry.open = false;
+	forget(q, false);
 	pthread_mutex_unlock(&q->send_lock);
 }
 

@@ -26,13 +26,14 @@ static void link_qp(struct context *c, struct qp *q)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* use counts a queue pair at its completion queues, which cannot be destroyed before it. */
+/* use counts a queue pair at its completion queues and its domain, which cannot be destroyed before it. */
 static void use(struct context *c, struct qp *q, int by)
 {
 	pthread_mutex_lock(&c->lock);
 	to_cq(q->ibv.send_cq)->users += (unsigned)by;
 	to_cq(q->ibv.recv_cq)->users += (unsigned)by;
 	pthread_mutex_unlock(&c->lock);
+	pd_use(q->ibv.pd, by);
 }
 
 static uint32_t at_least_one(uint32_t n) { return n > 0 ? n : 1; }
@@ -41,6 +42,17 @@ static uint32_t at_least_one(uint32_t n) { return n > 0 ? n : 1; }
 static uint8_t service_of(enum ibv_qp_type type)
 {
 	return type == IBV_QPT_RC ? SOFTROCE_QPT_RC : type == IBV_QPT_UC ? SOFTROCE_QPT_UC : type == IBV_QPT_UD ? SOFTROCE_QPT_UD : 0;
+}
+
+/*
+ * inline_room is how much inline data an entry has room for: also where the list of elements is otherwise. Programs that ask for
+ * none and post inline data as long as one element run on rxe, which does the same.
+ */
+static uint32_t inline_room(const struct softroce_hello_reply *l, const struct ibv_qp_cap *cap)
+{
+	uint32_t list = at_least_one(cap->max_send_sge) * SOFTROCE_SGE_BYTES;
+	uint32_t n = cap->max_inline_data > list ? cap->max_inline_data : list;
+	return n < l->max_inline ? n : l->max_inline;
 }
 
 /* request_of checks what a program wants, and makes the request. It returns 0 or errno. */
@@ -67,7 +79,7 @@ static int request_of(struct context *c, struct ibv_pd *pd, const struct ibv_qp_
 		.max_recv = a->srq != NULL ? 1 : at_least_one(cap->max_recv_wr),
 		.max_send_sge = at_least_one(cap->max_send_sge),
 		.max_recv_sge = a->srq != NULL ? 1 : at_least_one(cap->max_recv_sge),
-		.max_inline = cap->max_inline_data,
+		.max_inline = inline_room(l, cap),
 		.type = service_of(a->qp_type),
 		.signal_all = a->sq_sig_all != 0,
 	};
@@ -214,6 +226,8 @@ static int check_attr(struct qp *q, const struct ibv_qp_attr *a, int mask)
 		return EINVAL;
 	if ((mask & IBV_QP_PORT) != 0 && a->port_num != 1)
 		return EINVAL;
+	if ((mask & IBV_QP_PATH_MTU) != 0 && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096)) /* the agent gets 8 bits of it */
+		return EINVAL;
 	if ((mask & IBV_QP_PATH_MIG_STATE) != 0 && a->path_mig_state != IBV_MIG_MIGRATED)
 		return unsupported("ibv_modify_qp with path migration");
 	return 0;
@@ -225,7 +239,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *a, int mask)
 	struct context *c = to_context(ibv->context);
 	int error = gone(c) != ALIVE ? EIO : check_attr(q, a, mask);
 	if (error != 0)
-		return error;
+		return failed(error);
 	struct softroce_modify_qp m = {.handle = ibv->handle};
 	m.attr = (struct softroce_attr){
 		.state = (uint8_t)a->qp_state, .pmtu = (uint8_t)a->path_mtu, .access = (uint8_t)(a->qp_access_flags & REMOTE_ACCESS),
@@ -238,7 +252,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *a, int mask)
 			m.mask |= masks[i].agent;
 	}
 	if ((mask & IBV_QP_AV) != 0 && (error = address_vector(c, &a->ah_attr, &m.attr.av)) != 0)
-		return error;
+		return failed(error);
 	if (m.mask == 0)
 		return 0;
 	bool waits = (m.mask & SOFTROCE_MASK_AV) != 0;
@@ -295,7 +309,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 	struct qp *q = to_qp(ibv);
 	struct context *c = to_context(ibv->context);
 	if (gone(c) == FORKED)
-		return EIO;
+		return failed(EIO);
 	int error = call_handle(c, SOFTROCE_MSG_DESTROY_QP, ibv->handle);
 	if (error != 0)
 		return error;

@@ -20,7 +20,7 @@
 static int fetch_port(struct context *c, struct softroce_port_reply *p)
 {
 	if (gone(c) != ALIVE)
-		return EIO;
+		return failed(EIO);
 	pthread_mutex_lock(&c->port_lock); /* so that the reply that is kept is the latest */
 	pthread_mutex_lock(&c->lock);
 	unsigned changes = c->port_changes;
@@ -35,14 +35,14 @@ static int fetch_port(struct context *c, struct softroce_port_reply *p)
 		pthread_mutex_unlock(&c->lock);
 	}
 	pthread_mutex_unlock(&c->port_lock);
-	return error;
+	return failed(error);
 }
 
 /* gids returns the GIDs by index. */
 int gids(struct context *c, struct softroce_port_reply *p)
 {
 	if (gone(c) != ALIVE)
-		return EIO;
+		return failed(EIO);
 	pthread_mutex_lock(&c->lock);
 	bool known = c->port_known && c->port.count > 0;
 	*p = c->port;
@@ -50,7 +50,7 @@ int gids(struct context *c, struct softroce_port_reply *p)
 	return known ? 0 : fetch_port(c, p);
 }
 
-static bool is_zero(const uint8_t gid[16])
+bool is_zero(const uint8_t gid[16])
 {
 	static const uint8_t zero[16];
 	return memcmp(gid, zero, sizeof zero) == 0;
@@ -68,17 +68,18 @@ int find_gid(struct context *c, const uint8_t gid[16])
 	return -1;
 }
 
-/* guid_of is the EUI-64 of the Ethernet address (RFC 4291, appendix A), 0 without one. */
-__be64 guid_of(struct context *c)
+/* guid_of sets the EUI-64 of the Ethernet address (RFC 4291, appendix A), 0 without one. It returns 0 or errno. */
+int guid_of(struct context *c, __be64 *guid)
 {
 	struct softroce_port_reply p;
 	static const uint8_t none[6];
-	uint64_t guid;
-	if (gids(c, &p) != 0 || memcmp(p.mac, none, sizeof none) == 0)
-		return 0;
+	int error = gids(c, &p);
+	*guid = 0;
+	if (error != 0 || memcmp(p.mac, none, sizeof none) == 0)
+		return error;
 	const uint8_t *m = p.mac, b[8] = {m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
-	memcpy(&guid, b, sizeof guid);
-	return guid;
+	memcpy(guid, b, sizeof *guid);
+	return 0;
 }
 
 /* set_speed sets width and speed of the link, as the kernel does for RoCE (the numbers are those of IBTA 14.2.5.6). */
@@ -133,7 +134,7 @@ int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
 {
 	struct ibv_port_attr all;
 	if (port != 1)
-		return EINVAL;
+		return failed(EINVAL);
 	int error = port_of(to_context(context), &all);
 	if (error != 0)
 		return error;
@@ -142,15 +143,19 @@ int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
 	return 0;
 }
 
-/* ibv_query_port_speed returns the rate of the port in units of 100 Mbit/s (rdma-core 62). */
-EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
-EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
+/*
+ * ibv_query_port_speed returns the rate of the port in units of 100 Mbit/s (rdma-core 62). A rate that is not known, or lower, has
+ * none: UCX takes 0 for the bandwidth.
+ */
+LATER(int, ibv_query_port_speed, (struct ibv_context * context, uint32_t port, uint64_t *speed))
 {
 	struct softroce_port_reply p;
 	int error = port != 1 ? EINVAL : fetch_port(to_context(context), &p);
+	if (error == 0 && p.mbps < 100)
+		error = EOPNOTSUPP;
 	if (error == 0)
 		*speed = p.mbps / 100;
-	return error;
+	return failed(error);
 }
 
 /* The function for programs that were compiled before port_cap_flags2. */
@@ -159,12 +164,18 @@ EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct _com
 	return query_port(context, port, (struct ibv_port_attr *)a, offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-static void device_of(struct context *c, struct ibv_device_attr *a)
+/* device_of fills the attributes of the device. */
+static int device_of(struct context *c, struct ibv_device_attr *a)
 {
 	const struct softroce_hello_reply *l = &c->limits;
+	__be64 guid;
+	int error = guid_of(c, &guid);
+	if (error != 0)
+		return error;
 	*a = (struct ibv_device_attr){
 		.fw_ver = "softroce",
-		.node_guid = guid_of(c),
+		.node_guid = guid,
+		.sys_image_guid = guid,
 		.max_mr_size = l->region_bytes,
 		.page_size_cap = 0xfffff000,
 		.vendor_id = NO_VENDOR,
@@ -191,25 +202,22 @@ static void device_of(struct context *c, struct ibv_device_attr *a)
 		.local_ca_ack_delay = 15,
 		.phys_port_cnt = PORTS,
 	};
-	a->sys_image_guid = a->node_guid;
+	return 0;
 }
 
 EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *a)
 {
 	struct context *c = to_context(context);
-	if (gone(c) != ALIVE)
-		return EIO;
-	device_of(c, a);
-	return 0;
+	return failed(gone(c) != ALIVE ? EIO : device_of(c, a));
 }
 
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *a, size_t bytes)
 {
 	struct ibv_device_attr_ex all = {.phys_port_cnt_ex = PORTS};
 	if (in != NULL && in->comp_mask != 0)
-		return EINVAL;
+		return failed(EINVAL);
 	if (bytes < sizeof all.orig_attr)
-		return EINVAL;
+		return failed(EINVAL);
 	int error = ibv_query_device(context, &all.orig_attr);
 	if (error != 0)
 		return error;
@@ -254,14 +262,14 @@ EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_
 	struct softroce_port_reply p;
 	struct ibv_gid_entry e;
 	if (port != 1 || index >= SOFTROCE_MAX_GIDS)
-		return EINVAL;
+		return failed(EINVAL);
 	if (flags != 0)
-		return EOPNOTSUPP;
+		return failed(EOPNOTSUPP);
 	int error = gids(c, &p);
 	if (error != 0)
 		return error;
 	if (index >= p.count || is_zero(p.gids[index]))
-		return ENODATA;
+		return failed(ENODATA);
 	entry_of(c, &p, index, &e);
 	copy_entry(entry, &e, bytes);
 	return 0;
@@ -289,9 +297,8 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_
 	return (ssize_t)n;
 }
 
-/* ibv_query_gid_type is a private function that ibv_devinfo calls. */
-EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type);
-EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
+/* query_gid_type is ibv_query_gid_type, which is private (private.c). */
+int query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
 {
 	(void)context;
 	if (port != 1 || index >= SOFTROCE_MAX_GIDS) {

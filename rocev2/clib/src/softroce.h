@@ -31,6 +31,11 @@
 #define EXPORT __attribute__((visibility("default")))
 #define container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
+/* LATER defines a function that later headers declare, perhaps with other types. */
+#define LATER(type, name, args) \
+	EXPORT type later_##name args __asm__(#name); \
+	EXPORT type later_##name args
+
 #define PORTS 1 /* ports of a device */
 
 /* A device: an interface that an agent serves. Devices are never freed, so pointers to them stay valid. */
@@ -83,17 +88,37 @@ struct context {
 	struct srq *srqs;
 	struct channel *channels;
 	struct async *events, **events_end;
+	void (*cm_event)(void *arg, const struct softroce_cm_event *event); /* of librdmacm, NULL: none */
+	void *cm_arg;
 	struct context *next;              /* of all contexts of the process */
 };
 
+/* A thread domain. */
+struct td {
+	struct ibv_td ibv;
+	unsigned parents; /* parent domains with it, under the lock of the context */
+};
+
+/* A protection domain, or a parent domain of one. */
 struct pd {
 	struct ibv_pd ibv;
+	struct pd *of;  /* protection domain of a parent domain, NULL: a protection domain */
+	struct td *td;  /* thread domain of a parent domain, or NULL */
+	unsigned users; /* objects that point to it, also parent domains; under the lock of the context */
 };
 
 struct mr {
 	struct ibv_mr ibv;
 	uint64_t iova;
 	unsigned int access;
+};
+
+/* A memory window. */
+struct mw {
+	struct ibv_mw ibv;
+	uint32_t key_before; /* that of the window before ibv_wr_start */
+	bool changed;        /* the window is in qp.changed */
+	struct mw *next;
 };
 
 struct ah {
@@ -113,7 +138,8 @@ struct cq {
 		struct ibv_cq ibv;
 		struct ibv_cq_ex ex;
 	};
-	pthread_mutex_t lock; /* the ring */
+	pthread_mutex_t lock; /* the ring; ibv_start_poll takes it and ibv_end_poll gives it back */
+	pthread_mutex_t arm_lock; /* the word of the ring that requests a signal; after lock */
 	struct mapping map;
 	struct ring ring;
 	unsigned empty_polls; /* since the last completion */
@@ -171,6 +197,7 @@ struct qp {
 	struct entry entry;
 	uint32_t first;  /* entries before ibv_wr_start */
 	int error;       /* first error since ibv_wr_start */
+	struct mw *changed; /* windows that have another key since ibv_wr_start */
 
 	pthread_mutex_t recv_lock;
 	struct ring recv;
@@ -206,6 +233,17 @@ static inline int cancel_off(void)
 
 static inline void cancel_on(int state) { pthread_setcancelstate(state, NULL); }
 
+/* same_pd reports whether objects are of one protection domain: a parent domain is another name of its own. */
+static inline bool same_pd(const struct ibv_pd *a, const struct ibv_pd *b) { return a->context == b->context && a->handle == b->handle; }
+
+/* failed returns an error, which it sets too: some programs read errno where a function returns it. */
+static inline int failed(int error)
+{
+	if (error != 0)
+		errno = error;
+	return error;
+}
+
 /* fail sets errno and returns NULL, as functions of verbs do that make an object. */
 static inline void *fail(int error)
 {
@@ -230,7 +268,7 @@ struct message {
 };
 int errno_of(uint16_t status);
 void close_fds(int *fds, int n);
-int send_message(int fd, uint32_t seq, const struct message *m);
+int send_message(int fd, uint32_t seq, const struct message *m, int flags);
 ssize_t receive_message(int fd, uint8_t *b, int *fds, int *nfds, int flags);
 
 /* control.c */
@@ -243,6 +281,7 @@ int call(struct context *c, struct message m, struct answer a);
 int call_handle(struct context *c, uint16_t type, uint32_t handle); /* ends an object */
 void *control_thread(void *context);
 void control_break(struct context *c); /* ends the context */
+uint32_t next_seq(struct context *c);  /* number of the next request */
 #define BODY(x) .body = &(x), .bytes = sizeof(x)
 
 /* device.c */
@@ -261,20 +300,26 @@ void on_event(struct context *c, const struct softroce_event *e);
 void on_signals(struct context *c);
 void on_end(struct context *c);
 
+/* cm.c */
+void on_cm_event(struct context *c, const struct softroce_cm_event *e);
+
 /* channel.c */
 void channel_event(struct cq *cq); /* with the lock of the context */
 void channel_forget(struct cq *cq);
 void channels_end(struct context *c);
 bool eventfd_one(int fd);
+void eventfd_end(int fd);
 void eventfd_take(int fd);
 
 /* query.c */
 int gids(struct context *c, struct softroce_port_reply *p);
+bool is_zero(const uint8_t gid[16]);
 int find_gid(struct context *c, const uint8_t gid[16]); /* index, or -1 */
 int port_of(struct context *c, struct ibv_port_attr *a);
 int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *a, size_t bytes);
 int query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *a, size_t bytes);
-__be64 guid_of(struct context *c);
+int query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type);
+int guid_of(struct context *c, __be64 *guid);
 
 /* ah.c */
 int address_vector(struct context *c, const struct ibv_ah_attr *a, struct softroce_address_vector *v);
@@ -291,7 +336,11 @@ __be32 wc_imm(const uint8_t *cqe);
 bool should_yield(struct cq *cq, bool found);
 int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
+int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *a);
 struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *a);
+
+/* strings.c */
+const char *wr_opcode_str(enum ibv_wr_opcode opcode);
 
 /* qp.c */
 struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *a);
@@ -309,7 +358,14 @@ int entry_bind(struct qp *qp, struct ibv_mw *mw, uint32_t rkey, const struct ibv
 int entry_commit(struct qp *qp);
 void post_ex_init(struct qp *qp);
 
+/* domain.c */
+void pd_use(struct ibv_pd *pd, int by);
+struct ibv_pd *alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *a);
+struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_attr *a);
+int dealloc_td(struct ibv_td *ibv);
+
 /* memory.c */
+int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *elements, uint32_t n);
 struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int dealloc_mw(struct ibv_mw *mw);
 

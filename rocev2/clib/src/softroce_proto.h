@@ -789,6 +789,26 @@ _Static_assert(sizeof(struct softroce_event) == 24, "size of the message");
  */
 #define SOFTROCE_GRH_LEN 40
 
+/* ---- Events of the communication manager (package rocev2/cm) ---- */
+
+/* The events. Gone is the last event of every ID. */
+/* Request: a REQ arrived. Bring the queue pair to RTS by Path and call Accept, or call Reject. */
+#define SOFTROCE_CM_REQUEST 1
+/* Reply: a REP arrived. Bring the queue pair to RTS by Path and call Ready, or call Reject. */
+#define SOFTROCE_CM_REPLY 2
+/* Established: both ends are connected. */
+#define SOFTROCE_CM_ESTABLISHED 3
+/* Failed: there will be no connection, or no answer to a resolution; Err says why. */
+#define SOFTROCE_CM_FAILED 4
+/* Disconnected: the connection has ended. Bring the queue pair to ERR. */
+#define SOFTROCE_CM_DISCONNECTED 5
+/* ResolveRequest: a SIDR_REQ arrived. Call Answer or Reject. */
+#define SOFTROCE_CM_RESOLVE_REQUEST 6
+/* Resolved: the service has the queue pair Path.Remote. */
+#define SOFTROCE_CM_RESOLVED 7
+/* Gone: the ID is not valid any more, and the QPN may be used for another connection. */
+#define SOFTROCE_CM_GONE 8
+
 /* ---- Path MTU (package rocev2) ---- */
 
 /* The path MTUs. */

@@ -49,6 +49,7 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
 	pthread_mutex_init(&s->ibv.mutex, NULL);
 	pthread_cond_init(&s->ibv.cond, NULL);
 	pthread_mutex_init(&s->lock, NULL);
+	pd_use(pd, 1);
 	link_srq(c, s);
 	return &s->ibv;
 }
@@ -59,7 +60,7 @@ EXPORT int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *a, int mask)
 	if ((mask & IBV_SRQ_MAX_WR) != 0)
 		return unsupported("ibv_modify_srq with another number of work requests");
 	if ((mask & ~IBV_SRQ_LIMIT) != 0 || a->srq_limit > to_srq(ibv)->attr.max_wr)
-		return EINVAL;
+		return failed(EINVAL);
 	if (mask == 0)
 		return 0;
 	return call(to_context(ibv->context), (struct message){.type = SOFTROCE_MSG_SET_SRQ_LIMIT, BODY(m)}, (struct answer){0});
@@ -82,10 +83,11 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *ibv)
 	struct srq *s = to_srq(ibv);
 	struct context *c = to_context(ibv->context);
 	if (gone(c) == FORKED)
-		return EIO;
+		return failed(EIO);
 	int error = call_handle(c, SOFTROCE_MSG_DESTROY_SRQ, ibv->handle);
 	if (error != 0)
 		return error;
+	pd_use(ibv->pd, -1);
 	pthread_mutex_lock(&c->lock);
 	struct srq **at = &c->srqs;
 	while (*at != s)

@@ -10,6 +10,23 @@
 
 #define NAME(list, i) ((size_t)(i) < sizeof(list) / sizeof *(list) && (list)[i] != NULL ? (list)[i] : "unknown")
 
+const char *wr_opcode_str(enum ibv_wr_opcode opcode)
+{
+	static const char *const names[] = {
+		[IBV_WR_RDMA_WRITE] = "RDMA write",
+		[IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA write with immediate data",
+		[IBV_WR_SEND] = "send",
+		[IBV_WR_SEND_WITH_IMM] = "send with immediate data",
+		[IBV_WR_RDMA_READ] = "RDMA read",
+		[IBV_WR_ATOMIC_CMP_AND_SWP] = "compare and swap",
+		[IBV_WR_ATOMIC_FETCH_AND_ADD] = "fetch and add",
+		[IBV_WR_LOCAL_INV] = "local invalidate",
+		[IBV_WR_BIND_MW] = "bind",
+		[IBV_WR_SEND_WITH_INV] = "send with invalidate",
+	};
+	return NAME(names, opcode);
+}
+
 EXPORT const char *ibv_wc_status_str(enum ibv_wc_status status)
 {
 	static const char *const names[] = {

@@ -37,29 +37,18 @@ WITHOUT_RESULT(ibv_copy_path_rec_from_kern)
 WITHOUT_RESULT(ibv_copy_path_rec_to_kern)
 
 /*
- * Functions of rdma-core 59 and later: DMA handles, buffers, completion counters. Programs that are linked with these versions
+ * Functions of rdma-core 59 and later: DMA handles and completion counters. Programs that are linked with these versions
  * import the names; the headers of earlier ones do not declare them. The arguments are not used (see NO_INT).
  */
-#define LATER_INT(name) \
-	EXPORT int name(void); \
-	EXPORT int name(void) { return unsupported(#name); }
-#define LATER_FD(name) \
-	EXPORT int name(void); \
-	EXPORT int name(void) { errno = unsupported(#name); return -1; }
-#define LATER_POINTER(name) \
-	EXPORT void *name(void); \
-	EXPORT void *name(void) { return fail(unsupported(#name)); }
+#define LATER_INT(name) LATER(int, name, (void)) { return unsupported(#name); }
+#define LATER_FD(name) LATER(int, name, (void)) { errno = unsupported(#name); return -1; }
+#define LATER_POINTER(name) LATER(void *, name, (void)) { return fail(unsupported(#name)); }
 LATER_POINTER(ibv_alloc_dmah)
 LATER_INT(ibv_dealloc_dmah)
-LATER_POINTER(ibv_reg_mr_ex)
 LATER_FD(ibv_dm_export_dmabuf_fd)
-LATER_POINTER(ibv_alloc_buf)
-LATER_INT(ibv_free_buf)
-LATER_POINTER(ibv_reg_buf_mr)
 LATER_INT(_ibv_query_comp_cntr_caps)
 LATER_POINTER(ibv_create_comp_cntr)
 LATER_INT(ibv_destroy_comp_cntr)
-LATER_FD(ibv_export_buf_dmabuf_fd)
 LATER_INT(ibv_inc_comp_cntr)
 LATER_INT(ibv_inc_err_comp_cntr)
 LATER_INT(ibv_qp_attach_comp_cntr)
@@ -82,7 +71,6 @@ EXPORT int ibv_dofork_range(void *base, size_t size) { (void)base, (void)size; r
  */
 #define NO_INT(op) static int no_##op(void) { return unsupported("ibv_" #op); }
 #define NO_POINTER(op) static void *no_##op(void) { return fail(unsupported("ibv_" #op)); }
-NO_INT(advise_mr)
 NO_POINTER(alloc_null_mr)
 NO_INT(read_counters)
 NO_INT(attach_counters_point_flow)
@@ -95,10 +83,6 @@ NO_INT(modify_flow_action_esp)
 NO_INT(destroy_flow_action)
 NO_POINTER(create_flow_action_esp)
 NO_INT(modify_qp_rate_limit)
-NO_POINTER(alloc_parent_domain)
-NO_INT(dealloc_td)
-NO_POINTER(alloc_td)
-NO_INT(modify_cq)
 NO_INT(post_srq_ops)
 NO_INT(destroy_rwq_ind_table)
 NO_POINTER(create_rwq_ind_table)
@@ -119,7 +103,6 @@ NO_INT(bind_mw)
 
 void unsupported_operations(struct verbs_context *v)
 {
-	SET(advise_mr, no_advise_mr);
 	SET(alloc_null_mr, no_alloc_null_mr);
 	SET(read_counters, no_read_counters);
 	SET(attach_counters_point_flow, no_attach_counters_point_flow);
@@ -132,10 +115,6 @@ void unsupported_operations(struct verbs_context *v)
 	SET(destroy_flow_action, no_destroy_flow_action);
 	SET(create_flow_action_esp, no_create_flow_action_esp);
 	SET(modify_qp_rate_limit, no_modify_qp_rate_limit);
-	SET(alloc_parent_domain, no_alloc_parent_domain);
-	SET(dealloc_td, no_dealloc_td);
-	SET(alloc_td, no_alloc_td);
-	SET(modify_cq, no_modify_cq);
 	SET(post_srq_ops, no_post_srq_ops);
 	SET(destroy_rwq_ind_table, no_destroy_rwq_ind_table);
 	SET(create_rwq_ind_table, no_create_rwq_ind_table);

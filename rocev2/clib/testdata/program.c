@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of verbs for what those of Debian do not do: fork, threads that share a completion queue, events of a shared
- * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|speed|unsupported.
+ * receive queue, and an address handle from a completion. Usage: program register|fork|threads|events|domains|buffers|speed|unsupported.
  * All queue pairs are connected to themselves. It prints the first check that fails, and exits with status 1 then.
  */
 #include <pthread.h>
@@ -152,6 +152,124 @@ static void events(void)
 	CHECK(ibv_destroy_ah(ah) == 0 && ibv_destroy_qp(qp) == 0 && ibv_destroy_srq(srq) == 0);
 }
 
+/* Objects of a parent domain are those of its protection domain. Both stay as long as they are used. */
+static void domains(void)
+{
+	struct ibv_td_init_attr none = {0}, unknown = {.comp_mask = 1};
+	struct ibv_td *td = ibv_alloc_td(context, &none);
+	CHECK(td != NULL && ibv_alloc_td(context, &unknown) == NULL && errno == EINVAL);
+	struct ibv_parent_domain_init_attr a = {.pd = pd, .td = td};
+	struct ibv_pd *parent = ibv_alloc_parent_domain(context, &a);
+	CHECK(parent != NULL && parent != pd && parent->context == context);
+	a.comp_mask = 1U << 31;
+	CHECK(ibv_alloc_parent_domain(context, &a) == NULL && errno == EINVAL);
+	a = (struct ibv_parent_domain_init_attr){.pd = NULL};
+	CHECK(ibv_alloc_parent_domain(context, &a) == NULL && errno == EINVAL);
+	a.pd = parent;
+	CHECK(ibv_alloc_parent_domain(context, &a) == NULL && errno == EINVAL);
+
+	struct ibv_mr *region = ibv_reg_mr(parent, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(region != NULL && region->pd == parent);
+	struct ibv_qp *qp = connected(parent, cq, IBV_QPT_RC, NULL, MESSAGES);
+	memset(memory[0][0], 'p', BYTES);
+	post_recv(qp, mr, memory[0][1], BYTES, 0); /* a region of the protection domain */
+	post_send(qp, region, memory[0][0], BYTES, 0);
+	completions(2);
+	CHECK(memcmp(memory[0][0], memory[0][1], BYTES) == 0);
+	CHECK(ibv_dealloc_pd(pd) == EBUSY && ibv_dealloc_td(td) == EBUSY);
+
+	/* An address handle of the protection domain, and a queue pair of the parent domain. */
+	struct ibv_qp *ud = connected(parent, cq, IBV_QPT_UD, NULL, MESSAGES);
+	struct ibv_ah_attr address = own_address(context);
+	struct ibv_ah *ah = ibv_create_ah(pd, &address);
+	CHECK(ah != NULL);
+	struct ibv_sge from = element(memory[1], 8);
+	struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED, .wr.ud = {ah, ud->qp_num, 17}}, *bad;
+	CHECK(ibv_post_send(ud, &send, &bad) == 0);
+	completions(1);
+	CHECK(ibv_destroy_ah(ah) == 0 && ibv_destroy_qp(ud) == 0);
+	CHECK(ibv_destroy_qp(qp) == 0 && ibv_dereg_mr(region) == 0);
+	CHECK(ibv_dealloc_pd(parent) == 0 && ibv_dealloc_td(td) == 0);
+}
+
+/* Functions and structs that the headers of this machine may not have (rdma-core 59 and 64). */
+struct buffer;
+struct attributes {
+	size_t length;
+	int access;
+	uint64_t mask, iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+	void *dmah;
+	struct buffer *buf;
+};
+void *alloc_buf(struct ibv_pd *pd, size_t size, struct buffer **buf) __asm__("ibv_alloc_buf");
+void free_buf(struct buffer *buf) __asm__("ibv_free_buf");
+struct ibv_mr *reg_buf_mr(struct ibv_pd *pd, struct buffer *buf, void *addr, size_t length, int access) __asm__("ibv_reg_buf_mr");
+int export_buf(struct buffer *buf) __asm__("ibv_export_buf_dmabuf_fd");
+struct ibv_mr *reg_mr_ex(struct ibv_pd *pd, struct attributes *a) __asm__("ibv_reg_mr_ex");
+
+static void refused(struct ibv_mr *made, int error) { CHECK(made == NULL && errno == error); }
+static void made(struct ibv_mr *m) { CHECK(m != NULL && ibv_dereg_mr(m) == 0); }
+
+/* Buffers are ordinary memory. A region of one lies inside it. */
+static void buffers(void)
+{
+	struct buffer *b;
+	char *at = alloc_buf(pd, BYTES, &b);
+	CHECK(at != NULL && (uintptr_t)at % 4096 == 0 && at[0] == 0 && at[BYTES - 1] == 0);
+	CHECK(alloc_buf(pd, 0, &b) == NULL && errno == EINVAL);
+	struct ibv_pd *other = ibv_alloc_pd(context);
+	CHECK(other != NULL);
+	made(reg_buf_mr(pd, b, at, BYTES, IBV_ACCESS_LOCAL_WRITE));
+	made(reg_buf_mr(pd, b, at + 100, BYTES - 100, 0));
+	refused(reg_buf_mr(other, b, at, BYTES, 0), EINVAL);
+	refused(reg_buf_mr(pd, b, at + 1, BYTES, 0), EINVAL);
+	refused(reg_buf_mr(pd, b, at - 1, 1, 0), EINVAL);
+	refused(reg_buf_mr(pd, b, at + BYTES + 1, 0, 0), EINVAL);
+	CHECK(export_buf(b) == -1 && errno == ENODATA);
+
+	struct attributes a = {.length = BYTES, .access = IBV_ACCESS_LOCAL_WRITE, .addr = at, .iova = 4096, .buf = b};
+	for (uint64_t mask = 0; mask < 128; mask++) { /* IOVA, ADDR, FD, FD_OFFSET, DMAH, BUF, unknown */
+		a.mask = mask;
+		if ((mask & 2) != 0 && (mask & ~(uint64_t)(1 | 2 | 32)) == 0)
+			made(reg_mr_ex(pd, &a));
+		else if (mask >= 64 || ((mask & 32) != 0 && ((mask & (4 | 8)) != 0 || (mask & 2) == 0)) || (mask & (2 | 4 | 8 | 16)) == 0)
+			refused(reg_mr_ex(pd, &a), EINVAL);
+		else
+			refused(reg_mr_ex(pd, &a), EOPNOTSUPP);
+	}
+	free_buf(b);
+	CHECK(ibv_dealloc_pd(other) == 0);
+
+	/* A region from 0 on, whichever function the header chooses. */
+	unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
+	made((ibv_reg_mr)(pd, memory, sizeof memory, (int)access));
+	made(ibv_reg_mr_iova2(pd, memory, sizeof memory, (uintptr_t)memory, access));
+	made(ibv_reg_mr_iova2(pd, memory, sizeof memory, 0, access));
+
+	/* It begins at 0 wherever it moves, and at its address without the flag. */
+	struct ibv_mr *moved = ibv_reg_mr(pd, memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
+	CHECK(moved != NULL && ibv_rereg_mr(moved, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory[1], BYTES, 0) == 0);
+	CHECK(ibv_rereg_mr(moved, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE) == 0);
+	CHECK(ibv_rereg_mr(moved, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, (int)access) == 0);
+	made(moved);
+}
+
+/* Hints have no effect that a program can see. Wrong ones are refused. */
+static void hints(void)
+{
+	struct ibv_modify_cq_attr moderate = {IBV_CQ_ATTR_MODERATE, {16, 100}}, none = {0};
+	CHECK(ibv_modify_cq(cq, &moderate) == 0 && ibv_modify_cq(cq, &none) == EINVAL);
+	struct ibv_sge all = element(memory, sizeof memory), nowhere = element((void *)4096, 4096);
+	for (int advice = IBV_ADVISE_MR_ADVICE_PREFETCH; advice <= IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT; advice++)
+		CHECK(ibv_advise_mr(pd, advice, IBV_ADVISE_MR_FLAG_FLUSH, &all, 1) == 0);
+	CHECK(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, &nowhere, 1) == EFAULT);
+	CHECK(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 1U << 31, &all, 1) == EINVAL);
+	CHECK(ibv_advise_mr(pd, 77, 0, &all, 1) == EOPNOTSUPP);
+}
+
 /* In the child of a fork, the objects of the parent give errors. The parent goes on. Its queue keeps what was not polled. */
 static void forks(void)
 {
@@ -203,13 +321,15 @@ static void unsupported(void)
 }
 
 int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed); /* rdma-core 62 */
+const char *wr_opcode_str(enum ibv_wr_opcode opcode) __asm__("ibv_wr_opcode_str");	 /* rdma-core 50 */
 
 /* The agent is attached with a rate of 10 Gbit/s. */
 static void speed(void)
 {
 	uint64_t s = 0;
 	CHECK(ibv_query_port_speed(context, 1, &s) == 0 && s == 100);
-	CHECK(ibv_query_port_speed(context, 2, &s) == EINVAL);
+	CHECK(ibv_query_port_speed(context, 2, &s) == EINVAL && errno == EINVAL);
+	CHECK(strcmp(wr_opcode_str(IBV_WR_BIND_MW), "bind") == 0 && strcmp(wr_opcode_str(99), "unknown") == 0);
 }
 
 int main(int argc, char **argv)
@@ -225,6 +345,11 @@ int main(int argc, char **argv)
 		events();
 	} else if (strcmp(argv[1], "fork") == 0) {
 		forks();
+	} else if (strcmp(argv[1], "domains") == 0) {
+		domains();
+		hints();
+	} else if (strcmp(argv[1], "buffers") == 0) {
+		buffers();
 	} else if (strcmp(argv[1], "speed") == 0) {
 		speed();
 	} else if (strcmp(argv[1], "unsupported") == 0) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,7 +75,7 @@ func TestUnansweredFUSE(t *testing.T) {
 			t.Fatalf("the access has ended: %v", err)
 		default:
 		}
-		return g.Sample(a.Progress())
+		return g.Sample(a.Progress(), func() bool { return a.Delays(time.Now()) })
 	})
 	a.Revoke()
 	m, err := a.Maps()

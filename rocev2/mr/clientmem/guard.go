@@ -29,8 +29,7 @@ type Guard struct {
 	level int
 }
 
-// GuardInterval is the time between samples in milliseconds. A thread that waits for a processor
-// for less is no stall.
+// GuardInterval is the time between samples in milliseconds.
 const GuardInterval = 50
 
 // A sample in which nothing ended adds guardStep, another one takes 1. Beyond guardLimit the
@@ -40,9 +39,10 @@ const (
 	guardLimit = 80
 )
 
-// Sample takes the next sample and reports whether the process is to be revoked.
-func (g *Guard) Sample(now Progress) bool {
-	if now.Stalled(g.last) {
+// Sample takes the next sample and reports whether the process is to be revoked. It calls delays if nothing ended: whether that is
+// because of the process (Process.Delays).
+func (g *Guard) Sample(now Progress, delays func() bool) bool {
+	if now.Stalled(g.last) && delays() {
 		g.level += guardStep
 	} else {
 		g.level = max(g.level-1, 0)

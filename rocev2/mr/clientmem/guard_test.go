@@ -32,6 +32,7 @@ func TestProgress(t *testing.T) {
 // A guard acts on half a second without progress and on frequent shorter stalls, and not on
 // rare ones, on a busy process or on an idle one.
 func TestGuard(t *testing.T) {
+	process := func() bool { return true }
 	random := rand.New(rand.NewPCG(1, 2))
 	// run returns after how many samples the guard acts, of which a share are stalled.
 	run := func(share float64, samples int) int {
@@ -42,7 +43,7 @@ func TestGuard(t *testing.T) {
 			if random.Float64() >= share { // what was in progress has ended, and another one has begun
 				p.Ended = p.Begun - 1
 			}
-			if g.Sample(p) {
+			if g.Sample(p, process) {
 				return i + 1
 			}
 		}
@@ -60,9 +61,15 @@ func TestGuard(t *testing.T) {
 	if got := run(0.3, 10_000); got == 0 || got > 200 {
 		t.Errorf("30 %% stalled: after %d samples", got)
 	}
+	var hungry Guard
+	for range 1000 {
+		if hungry.Sample(Progress{2, 1}, func() bool { return false }) {
+			t.Fatal("a server that waits for a processor")
+		}
+	}
 	var idle Guard
 	for range 1000 {
-		if idle.Sample(Progress{7, 7}) {
+		if idle.Sample(Progress{7, 7}, process) {
 			t.Fatal("idle")
 		}
 	}

@@ -37,6 +37,7 @@ type Process struct {
 	starts  atomic.Uint64 // accesses that have begun
 	ends    atomic.Uint64 // accesses that have ended
 	steps   atomic.Uint64 // mappings that Check has looked at
+	threads threads
 }
 
 var _ mr.Backend = (*Process)(nil)
@@ -46,7 +47,7 @@ var _ mr.Backend = (*Process)(nil)
 // if it fails. A descriptor of another file is refused without being read: it could block,
 // or be one that its owner may not write.
 func OpenProcess(mem, maps, pagemap int) (*Process, error) {
-	p := &Process{mem: mem, maps: maps, pagemap: pagemap}
+	p := &Process{mem: mem, maps: maps, pagemap: pagemap, threads: threads{dir: "/proc/self/task"}}
 	err := errors.Join(
 		checkDescriptor(mem, "mem", unix.O_RDWR),
 		checkDescriptor(maps, "maps", unix.O_RDONLY),

@@ -84,7 +84,7 @@ func (k *Client) LocalAddr() net.Addr { return k.link.LocalAddr() }
 func (k *Client) RemoteAddr() net.Addr { return k.link.RemoteAddr() }
 
 // Close ends the connection. The server cancels the tasks that it has not answered; no memory of Register
-// is accessed any more.
+// is accessed any more, unless the error wraps rdma.ErrNoAnswer.
 func (k *Client) Close() error {
 	k.mu.Lock()
 	if k.closed {
@@ -94,9 +94,11 @@ func (k *Client) Close() error {
 	k.closed = true
 	regions := k.regions
 	k.mu.Unlock()
-	errs := []error{k.link.Close(), k.tasks.Close()}
-	for _, mr := range regions {
-		errs = append(errs, mr.Deregister())
-	}
-	return errors.Join(append(errs, k.end.close())...)
+	return errors.Join(k.link.Close(), rdma.Bounded(func() error {
+		errs := []error{k.tasks.Close()}
+		for _, mr := range regions {
+			errs = append(errs, mr.Deregister())
+		}
+		return errors.Join(append(errs, k.end.close())...)
+	}))
 }

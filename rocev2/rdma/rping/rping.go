@@ -58,7 +58,9 @@ func newEnd(c *rdma.Conn, access verbs.Access) (end, error) {
 // Close disconnects and releases the memory.
 func (e *end) Close() error {
 	err := e.conn.Close()
-	return errors.Join(err, e.reg.Deregister(), rdma.Free(e.conn.Device(), e.mem))
+	return errors.Join(err, rdma.Bounded(func() error {
+		return errors.Join(e.reg.Deregister(), rdma.Free(e.conn.Device(), e.mem))
+	}))
 }
 
 // send sends n bytes of the region from off as a place.

@@ -22,9 +22,15 @@ import (
 // pair makes a connection: the end that dialed, and the end that accepted.
 func pair(t *testing.T) (ctx context.Context, dialed, accepted *rdma.Conn) {
 	t.Helper()
-	ctx = testkit.Context(t)
 	dev := testkit.Must1(cmpeer.Open(cmpeer.Config{}))(t)
 	t.Cleanup(func() { testkit.Must(t, dev.Close()) })
+	return pairOf(t, dev)
+}
+
+// pairOf is pair on a device.
+func pairOf(t *testing.T, dev verbs.Device) (ctx context.Context, dialed, accepted *rdma.Conn) {
+	t.Helper()
+	ctx = testkit.Context(t)
 	l := testkit.Must1(rdma.Listen(ctx, dev, "127.0.0.1:0", rping.Options()...))(t)
 	t.Cleanup(func() { _ = l.Close() }) // the device may have ended
 	got := make(chan *rdma.Conn, 1)

@@ -169,8 +169,13 @@ func (s *Conn) Close() error {
 	closed := s.c.Close()
 	s.release()
 	// The first error says why; if the device is gone, all of them are this one.
-	err = cmp.Or(err, closed, s.ring.Deregister(), rdma.Free(s.c.Device(), s.ring.Bytes()))
+	err = cmp.Or(err, closed, rdma.Bounded(s.freeRing))
 	return s.fails("close", err)
+}
+
+// freeRing frees the memory of what is received.
+func (s *Conn) freeRing() error {
+	return cmp.Or(s.ring.Deregister(), rdma.Free(s.c.Device(), s.ring.Bytes()))
 }
 
 // peerDone reports whether the peer has closed its direction and disconnected.

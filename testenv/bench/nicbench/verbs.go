@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,11 +179,9 @@ func (x *verbsWorld) findGIDs(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("ibv_devinfo: %w: install ibverbs-utils and perftest\n%s", err, out)
 		}
-		found := regexp.MustCompile(`GID\[ *(\d+)\]:\s*::ffff:` + regexp.QuoteMeta(x.w.addrs[i].String()) + `\b`).FindSubmatch(out)
-		if found == nil {
-			return fmt.Errorf("ibv_devinfo shows no GID of %s:\n%s", x.w.addrs[i], out)
+		if x.gids[i], err = rxepeer.DevinfoGID(string(out), x.w.addrs[i]); err != nil {
+			return err
 		}
-		x.gids[i] = string(found[1])
 	}
 	return nil
 }
@@ -204,14 +201,8 @@ func (x *verbsWorld) perftest(ctx context.Context, row verbsRow) (float64, error
 	if err != nil {
 		return 0, err
 	}
-	size := row.perftest[2] // after -s
-	for line := range strings.Lines(string(out)) {
-		if f := strings.Fields(line); len(f) > row.column && f[0] == size {
-			v, err := strconv.ParseFloat(f[row.column], 64)
-			return v * row.scale, err
-		}
-	}
-	return 0, fmt.Errorf("no line of size %s:\n%s", size, out)
+	v, err := rxepeer.PerftestFigure(string(out), row.perftest[2], row.column) // the size is behind -s
+	return v * row.scale, err
 }
 
 // perf returns the result of a run of softroce-xdp perf, whose server runs on the second host.

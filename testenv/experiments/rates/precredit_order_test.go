@@ -34,13 +34,13 @@ func TestOrderAcrossQueues(t *testing.T) {
 	defer cancel()
 	stop := make(chan struct{})
 	ended := make(chan error, 1)
-	go func() { // the first queue has packets of another host
+	go func() { // the first queue has packets of another host, with pauses: it would starve the last one
 		for {
 			select {
 			case <-stop:
 				ended <- nil
 				return
-			default:
+			case <-time.After(300 * time.Microsecond):
 			}
 			if _, err := in.senders[1].small.send(ctx, 1000); err != nil {
 				ended <- err
@@ -52,6 +52,7 @@ func TestOrderAcrossQueues(t *testing.T) {
 	overtaken := func() uint64 {
 		before := counter(hosts[0].Dev, "out_of_seq_request")
 		for i := range 15 {
+			begun := time.Now()
 			sizes := []int{1000, 100_000, 1000, 1 << 18, 500}
 			for _, n := range sizes { // without a pause: each begins behind the last
 				if err := s.post(n); err != nil {
@@ -60,7 +61,7 @@ func TestOrderAcrossQueues(t *testing.T) {
 			}
 			for range sizes {
 				if err := s.wait(ctx); err != nil {
-					t.Fatalf("round %d: %v", i, err)
+					t.Fatalf("round %d, after %v: %v", i, time.Since(begun), err)
 				}
 			}
 			if _, err := s.send(ctx, 1000); err != nil { // alone

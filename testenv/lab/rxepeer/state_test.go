@@ -261,9 +261,13 @@ cat /proc/sys/net/ipv6/conf/eth0/accept_dad`)
 	linkLocal := regexp.MustCompile(`fe80:[0-9a-f:]*`)
 	text = strings.ReplaceAll(text, mac.String(), "MAC")
 	text = linkLocal.ReplaceAllString(text, "LINK-LOCAL")
+	text = ofMemory.ReplaceAllString(text, "")
 	kernel := out(ctx, t, vm, "dmesg -l emerg,alert,crit,err,warn | sed 's/^[^]]*] //'")
 	return text + ofTime.ReplaceAllString(kernel, "")
 }
+
+// ofMemory are the sizes of file systems in memory. Two boots of the same kernel leave a few pages more or less.
+var ofMemory = regexp.MustCompile(`,(size=\d+k|nr_inodes=\d+)`)
 
 // ofTime are the lines of the kernel about clocks and time. Where the host lets a machine wait, there are some or none.
 var ofTime = regexp.MustCompile(`(?im)^.*(clock|timer|tsc|calibrat|hogged CPU|took too long|sched: RT|rcu:|watchdog|` +

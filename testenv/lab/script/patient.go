@@ -32,8 +32,28 @@ func healthy(ts *testscript.TestScript, neg bool, args []string) {
 	patient(ts, append([]string{args[0], "status", "--check"}, args[1:]...), onlyLate)
 }
 
-// lateProblem is the problem that status names of an agent that stands still.
-var lateProblem = regexp.MustCompile(`^  ! the agent \(pid \d+\) lives but its heartbeat is .* old`)
+// unused is the command of that name.
+func unused(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: unused HOST")
+	}
+	for end := time.Now().Add(Patience); ; time.Sleep(100 * time.Millisecond) {
+		if err := tryExits(ts, []string{"0", args[0], "status"}); err != nil {
+			ts.Fatalf("%v", err)
+		}
+		out := ts.ReadFile("stdout")
+		if strings.Contains(out, "processes 0, queue pairs 0, connections 0, regions 0") && !strings.Contains(out, "does not answer") {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("after %v a program still uses the device", Patience)
+		}
+	}
+}
+
+// lateProblem matches the problems that status names of an agent that stands still.
+var lateProblem = regexp.MustCompile(`^  ! (the agent \(pid \d+\) lives but its heartbeat is .* old|` +
+	`the agent does not report \(the last one is .* old\)|the device of \S+ does not answer )`)
 
 // onlyLate reports whether status names problems, and only those of agents that stand still.
 func onlyLate(stdout, stderr string) bool {

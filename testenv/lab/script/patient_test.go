@@ -19,6 +19,8 @@ func TestTriedAgain(t *testing.T) {
 		want           bool
 	}{
 		{"an old heartbeat", onlyLate, heartbeat, "softroce-xdp: 1 problem\n", true},
+		{"and no report", onlyLate, heartbeat + "  ! the agent does not report (the last one is 6s old): what it has found is not shown; see its log\n",
+			"softroce-xdp: 2 problems\n", true},
 		{"and a qdisc", onlyLate, heartbeat + "  ! the root qdisc of the pacer was removed\n", "softroce-xdp: 2 problems\n", false},
 		{"no problem is named", onlyLate, "", "softroce-xdp: not attached\n", false},
 		{"a silent peer", onlyLost, silent, lost, true},

@@ -30,6 +30,7 @@ type Command = func(ts *testscript.TestScript, neg bool, args []string)
 //	                          sends so much before the command, goes on while it runs,
 //	                          and sends so much after it; not one packet may be lost
 //	eventually N COMMAND...   tries `exits` until it holds, for five minutes
+//	unused HOST               waits until no program uses the device of host a or b
 //	healthy HOST ARGS...      runs `status --check ARGS` on host a or b, which must find no problem; it is tried again
 //	                          for five minutes if all that it names is an agent that stands still
 //	trips COMMAND...          runs a ping that must succeed; it is tried again for five minutes if all that it
@@ -42,6 +43,7 @@ func Commands(more map[string]Command) map[string]Command {
 		"eventually": eventually,
 		"a":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "a", args) },
 		"b":          func(ts *testscript.TestScript, neg bool, args []string) { onHost(ts, "b", args) },
+		"unused":     unused,
 		"healthy":    healthy,
 		"trips":      trips,
 		"traffic":    traffic,

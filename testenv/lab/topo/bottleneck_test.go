@@ -168,7 +168,7 @@ func TestNothingIsFlooded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q[1].Sent < 10_000 || q[2].Sent > 1000 { // multicast listener reports are small
+	if q[1].Sent < 10_000 || q[2].Sent >= 10_000 { // multicast listener reports are small, and repeated
 		t.Errorf("h2's port sent %d bytes, h3's %d; want all 10 datagrams at h2 and none at h3", q[1].Sent, q[2].Sent)
 	}
 }

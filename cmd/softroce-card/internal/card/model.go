@@ -16,6 +16,7 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
+	"github.com/softroce/softroce-xdp/internal/files"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -51,6 +52,11 @@ commands. It has no network: no packets arrive.`,
 
 // listenUnix makes a socket. One that is there is replaced, unless a process listens.
 func listenUnix(path string) (net.Listener, error) {
+	unlock, err := lockPath(path)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	l, err := net.Listen("unix", path)
 	if !errors.Is(err, unix.EADDRINUSE) {
 		return l, err
@@ -67,4 +73,27 @@ func listenUnix(path string) (net.Listener, error) {
 		return nil, err
 	}
 	return net.Listen("unix", path)
+}
+
+// lockPath keeps other models from replacing the socket at path until unlock: two that find the same one would both
+// remove it, and the second that of the first.
+func lockPath(path string) (unlock func(), err error) {
+	path += ".lock"
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o666)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if files.StillAt(f, path) { // else the one before has removed it
+			return func() {
+				_ = os.Remove(path)
+				f.Close()
+			}, nil
+		}
+		f.Close()
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -18,7 +17,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/cmd/internal/host"
@@ -43,6 +41,8 @@ func newAgent(a *attacher) *cobra.Command {
 				return err
 			}
 			reloads := catchReloads()
+			ctx, release := catchEnds()
+			defer release()
 			// All work is done in one goroutine: with more processors, idle threads
 			// wake each other, and that costs more than the work.
 			// A device that the agent serves has threads of its own.
@@ -58,7 +58,7 @@ func newAgent(a *attacher) *cobra.Command {
 				// more collections.
 				debug.SetGCPercent(10)
 			}
-			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+			running, stop := context.WithCancel(ctx)
 			defer stop()
 			say := func(string) {}
 			if tell {
@@ -87,14 +87,14 @@ func newAgent(a *attacher) *cobra.Command {
 					log.Error("reload: the agent goes on with the programs and settings that are there", "err", err)
 				}
 			}
-			reload := a.onReload(ctx, stop, []*attachJob{job}, log, reloads)
-			err := runAgent(ctx, args[0], a.Options(), log, func() {
+			reload := a.onReload(running, stop, []*attachJob{job}, log, reloads)
+			err := runAgent(running, args[0], a.Options(), log, func() {
 				control.Release()
 				say("ready")
 			})
-			if err == nil && reload.Load() {
+			if err == nil && reload.Load() && ctx.Err() == nil {
 				log.Info("becomes the installed binary")
-				err = becomeInstalled()
+				err = becomeInstalled(ctx)
 			}
 			if err != nil {
 				say(err.Error())

@@ -5,6 +5,7 @@
 package attach
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -31,6 +32,7 @@ func Commands(shared *host.App, log *cli.LogFlags) []*cobra.Command {
 func newAttach(a *attacher) *cobra.Command {
 	var foreground, upgrade bool
 	var reloads <-chan os.Signal
+	ctx, stop := context.Background(), func() {}
 	cmd := &cobra.Command{
 		Use:   "attach IF...",
 		Short: "Measure, table and pace RoCEv2 on interfaces",
@@ -53,10 +55,12 @@ error.`,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			if foreground {
 				reloads = catchReloads()
+				ctx, stop = catchEnds()
 			}
 			return cmd.Root().PersistentPreRunE(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, ifs []string) (err error) {
+			defer func() { stop() }()
 			if len(ifs) == 0 {
 				if ifs, err = configured(a.File); err != nil {
 					return err
@@ -75,7 +79,7 @@ error.`,
 			}
 			defer control.Release()
 			if foreground {
-				return runForeground(a, jobs, control, reloads)
+				return runForeground(ctx, a, jobs, control, reloads)
 			}
 			return nil
 		},
@@ -98,12 +102,13 @@ type attachJob struct {
 	foreground bool // the agent is run by this process
 	recovered  bool // pins or state were lost, and are there again
 
-	change     *revision // changes of an existing attachment; nil = there is none yet
-	signal     int       // foreground process that runs the agent, and is told to reload; 0 = none
-	kept       int       // process of the agent that goes on; 0 = none
-	fresh      bool      // attached by this command: detached if another interface fails
-	report     string    // result for the user; "" = nothing was done
-	hiddenTags string    // message of loader.HiddenTags
+	change     *revision   // changes of an existing attachment; nil = there is none yet
+	signal     int         // foreground process that runs the agent, and is told to reload; 0 = none
+	process    *os.Process // process of signal
+	kept       int         // process of the agent that goes on; 0 = none
+	fresh      bool        // attached by this command: detached if another interface fails
+	report     string      // result for the user; "" = nothing was done
+	hiddenTags string      // message of loader.HiddenTags
 }
 
 func newJobs(a *attacher, cmd *cobra.Command, names []string, upgrade bool) ([]*attachJob, error) {

@@ -23,18 +23,18 @@ import (
 
 // runForeground runs the agents in this process. SIGTERM and SIGINT detach and end it. SIGHUP
 // replaces this process by the installed binary with --upgrade: the pid stays, and no packet
-// is lost.
-func runForeground(a *attacher, jobs []*attachJob, control *loader.Control, reloads <-chan os.Signal) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+// is lost. ctx is that of catchEnds.
+func runForeground(ctx context.Context, a *attacher, jobs []*attachJob, control *loader.Control, reloads <-chan os.Signal) error {
+	running, stop := context.WithCancel(ctx)
 	defer stop()
 	log := a.log.AgentLogger(os.Stderr)
-	reload := a.onReload(ctx, stop, jobs, log, reloads)
+	reload := a.onReload(running, stop, jobs, log, reloads)
 
-	errs := runAgents(ctx, stop, jobs, log, control.Release)
-	if reload.Load() && errors.Join(errs...) == nil {
+	errs := runAgents(running, stop, jobs, log, control.Release)
+	if reload.Load() && ctx.Err() == nil && errors.Join(errs...) == nil {
 		log.Info("becomes the installed binary")
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyReloading)
-		errs = append(errs, becomeInstalled())
+		errs = append(errs, becomeInstalled(ctx))
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	for i, j := range jobs {
@@ -51,6 +51,12 @@ func catchReloads() <-chan os.Signal {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
 	return hup
+}
+
+// catchEnds catches SIGTERM and SIGINT from now on: they end the context. A process that attaches is not ended meanwhile,
+// and detaches then.
+func catchEnds() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 }
 
 // onReload handles SIGHUP: unless the new process would refuse the settings, the result becomes true
@@ -161,8 +167,8 @@ func runAgents(ctx context.Context, stop func(), jobs []*attachJob, log *slog.Lo
 }
 
 // becomeInstalled executes the file from which this program was started, which may have been
-// replaced by a newer version, with the same arguments and --upgrade.
-func becomeInstalled() error {
+// replaced by a newer version, with the same arguments and --upgrade. If ctx, that of catchEnds, has ended, it returns nil instead.
+func becomeInstalled(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -178,5 +184,9 @@ func becomeInstalled() error {
 	}
 	// A further SIGHUP would end the new program until it calls catchReloads. It reads the settings after that.
 	signal.Ignore(unix.SIGHUP)
+	if ctx.Err() != nil {
+		return nil
+	}
+	// SIGTERM and SIGINT end it until it calls catchEnds. A Go program blocks neither of them.
 	return unix.Exec(self, args, os.Environ())
 }

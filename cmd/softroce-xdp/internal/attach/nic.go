@@ -227,7 +227,7 @@ func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logg
 		return err
 	}
 	if st.NIC == nil {
-		return agent.Run(ctx, name, o, log, ready)
+		return agent.Run(ctx, name, o, log, ready, func() {})
 	}
 	if err := setNiceness(deviceNice); err != nil {
 		log.Warn("the agent has the usual priority: the device may be slower while others use the processors", "err", err)
@@ -253,8 +253,8 @@ func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logg
 		endDevice()
 		end()
 	})()
-	err = agent.Run(running, name, o, log, ready)
-	endDevice()
+	err = agent.Run(running, name, o, log, ready, endDevice)
+	endDevice() // of an agent that could not start
 	return err
 }
 

@@ -5,6 +5,7 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -29,6 +30,14 @@ func (j *attachJob) planReload(agent int) error {
 		return cli.Usagef("%s: %v: the agent is process %d of `attach --foreground`, which has its settings from its own command line and file: change them there, "+
 			"then `softroce-xdp attach --upgrade %[1]s` without settings (systemd: `systemctl reload softroce-xdp@%[1]s`)", j.name, given, agent)
 	}
+	// The process itself is kept, and not only its ID, which another one may have when it is told to reload.
+	var err error
+	if j.process, err = os.FindProcess(agent); err != nil {
+		return fmt.Errorf("%s: agent %d: %w", j.name, agent, err)
+	}
+	if loader.AgentProcess(j.name, j.set.Options) != agent {
+		return fmt.Errorf("%s: agent %d has ended meanwhile: try again", j.name, agent)
+	}
 	j.signal = agent
 	return nil
 }
@@ -38,8 +47,8 @@ const reloadPatience = 30 * time.Second
 
 // reloadAll has the foreground processes of the jobs reload, and returns when each of their
 // interfaces has the new agent. It releases control, which the processes need.
-func reloadAll(jobs []*attachJob, control *loader.Control) error {
-	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *attachJob) bool { return j.signal == 0 })
+func reloadAll(all []*attachJob, control *loader.Control) error {
+	jobs := slices.DeleteFunc(slices.Clone(all), func(j *attachJob) bool { return j.signal == 0 })
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -52,13 +61,16 @@ func reloadAll(jobs []*attachJob, control *loader.Control) error {
 		before[j] = st
 	}
 	control.Release()
+	for _, j := range all {
+		j.set.Control = nil // which another process may have: attachAll takes it again to detach
+	}
 	done := map[int]bool{} // a process can have several interfaces
 	for _, j := range jobs {
 		if done[j.signal] {
 			continue
 		}
 		done[j.signal] = true
-		if err := unix.Kill(j.signal, unix.SIGHUP); err != nil {
+		if err := j.process.Signal(unix.SIGHUP); err != nil {
 			return fmt.Errorf("%s: agent %d: %w", j.name, j.signal, err)
 		}
 	}
@@ -77,7 +89,7 @@ func (j *attachJob) waitReload(before loader.State) error {
 			j.report = fmt.Sprintf("upgraded from %s to %s by its process %d", before.Version, st.Version, st.AgentPID)
 			return nil
 		}
-		if errors.Is(unix.Kill(j.signal, 0), unix.ESRCH) {
+		if errors.Is(j.process.Signal(unix.Signal(0)), os.ErrProcessDone) {
 			return fmt.Errorf("%s: process %d has ended instead of reloading: see its log", j.name, j.signal)
 		}
 	}

@@ -167,7 +167,7 @@ func (r *run) conclude(t *controlConn, out *Result) (*Result, error) {
 	if err := t.send(message{Messages: r.done, Idle: idle}); err != nil {
 		return unanswered(t.ctx, out, err)
 	}
-	end := <-r.answers
+	end := r.lastWord()
 	if end.err != nil {
 		return unanswered(t.ctx, out, end.err)
 	}
@@ -176,6 +176,15 @@ func (r *run) conclude(t *controlConn, out *Result) (*Result, error) {
 	}
 	out.Received, out.PeerCount, out.Answered, out.Checked = end.Messages, end.Counters, true, p.Check && len(idle) == 0
 	return out, t.ctx.Err()
+}
+
+// lastWord returns the server's last message, which comes once: the run may have been ended by it.
+func (r *run) lastWord() answer {
+	if r.answered == nil {
+		a := <-r.answers
+		r.answered = &a
+	}
+	return *r.answered
 }
 
 // unanswered returns the result without the server's figures: an error, unless the run was

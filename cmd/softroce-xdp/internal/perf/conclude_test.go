@@ -34,7 +34,7 @@ func interruptedRun(t *testing.T, needs time.Duration) (string, time.Duration) {
 	conn := newControlConn(ctx, here)
 	p := goodPlan()
 	p.Check = true
-	r := &run{end: &end{plan: &p, dev: portDevice{}, qps: make([]verbs.QP, 1)}, posted: []uint64{1}, open: []int{0}, answers: conn.last(), done: 1}
+	r := finishedRun(&p, conn)
 	interrupt()
 	begin := time.Now()
 	res, err := r.conclude(conn, &Result{Plan: p})
@@ -45,6 +45,11 @@ func interruptedRun(t *testing.T, needs time.Duration) (string, time.Duration) {
 	var out strings.Builder
 	res.Write(&out, false)
 	return out.String(), took
+}
+
+// finishedRun is a run of one message, which has completed.
+func finishedRun(p *Plan, conn *controlConn) *run {
+	return &run{end: &end{plan: p, dev: portDevice{}, qps: make([]verbs.QP, 1)}, posted: []uint64{1}, open: []int{0}, answers: conn.last(), done: 1}
 }
 
 // An interrupted run waits two seconds for the figures of the server, which compares the data first.
@@ -61,4 +66,32 @@ func TestFiguresAfterInterrupt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A run that both ends have interrupted ends: the server says so once, and sends no figures.
+func TestInterruptAtBothEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, peer := net.Pipe()
+		var server sync.WaitGroup
+		defer server.Wait()
+		defer here.Close()
+		server.Go(func() {
+			conn := newControlConn(t.Context(), peer)
+			_ = conn.send(message{Error: "interrupted"})
+			_, _ = conn.next()
+		})
+		ctx, interrupt := context.WithCancel(t.Context())
+		conn := newControlConn(ctx, here)
+		p := goodPlan()
+		r := finishedRun(&p, conn)
+		synctest.Wait()
+		interrupt()
+		if err := r.interrupted(ctx, time.Now()); err == nil {
+			t.Fatal("the run does not see that the server has ended it")
+		}
+		res, err := r.conclude(conn, &Result{Plan: p})
+		if res == nil || !errors.Is(err, context.Canceled) || res.Answered {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
 }

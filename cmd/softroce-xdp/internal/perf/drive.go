@@ -18,6 +18,7 @@ type run struct {
 	peer        *message
 	client      *Client
 	answers     <-chan answer // the server's last word
+	answered    *answer       // what came from answers
 	done        uint64        // messages completed
 	posted      []uint64
 	open        []int // messages outstanding on each queue pair
@@ -110,6 +111,7 @@ func (r *run) interrupted(ctx context.Context, now time.Time) error {
 		if a.err == nil {
 			a.err = errors.New("the peer has ended the run")
 		}
+		r.answered = &a
 		return a.err
 	default:
 		return nil

@@ -28,6 +28,14 @@ type server struct {
 	device chan struct{}    // semaphore with one element while a run has the device
 }
 
+// why is what Serve returns when ctx has ended: an error only if the device is gone.
+func why(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, verbs.ErrGone) {
+		return cause
+	}
+	return nil
+}
+
 // Serve serves clients until ctx or the device ends: up to maxClients at a time, and their runs
 // one after the other. An error of a run is sent to the client and logged. No run gets more
 // than memory bytes. All runs are encrypted if with is not nil, and none otherwise.
@@ -45,13 +53,12 @@ func Serve(ctx context.Context, l net.Listener, dev verbs.Device, memory uint64,
 		select {
 		case room <- struct{}{}: // others wait in the listener's queue
 		case <-ctx.Done():
+			return why(ctx)
 		}
 		conn, err := l.Accept()
 		if err != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, verbs.ErrGone) {
-				return cause
-			} else if cause != nil {
-				return nil
+			if ctx.Err() != nil {
+				return why(ctx)
 			}
 			return err
 		}

@@ -77,3 +77,15 @@ func TestManySilentClients(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The server ends although a client waits for room: served waits for that.
+func TestEndsWithoutRoom(t *testing.T) {
+	for range 20 { // the waiting client is accepted in some of them
+		t.Run("", func(t *testing.T) {
+			addr := served(t)
+			for range maxClients + 1 {
+				dialed(t, addr)
+			}
+		})
+	}
+}

@@ -23,6 +23,7 @@ import (
 
 type rxeOptions struct {
 	bin     string
+	library string
 	rounds  int
 	seconds int
 	mtu     int
@@ -43,6 +44,7 @@ func RxeCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.bin, "bin", "bin/softroce-xdp", "the product's static binary")
+	f.StringVar(&o.library, "library", "", "measure programs of perftest on rxe and with the library of this directory instead, for example bin/verbs")
 	f.IntVar(&o.rounds, "rounds", 3, "times that each is measured; the median counts")
 	f.IntVar(&o.seconds, "seconds", 3, "length of a measurement")
 	f.IntVar(&o.mtu, "mtu", 1500, "of the machines' interfaces")
@@ -105,11 +107,15 @@ func rxeRun(ctx context.Context, o rxeOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, net.Close()) }()
+	files, err := o.files()
+	if err != nil {
+		return err
+	}
 	var configs []rxepeer.Config
 	for i, name := range []string{"client", "server"} {
 		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 79, 0, byte(i + 1)}), 24)
 		configs = append(configs, rxepeer.Config{
-			Name: name, Product: o.bin, CPUs: o.cpus, NICs: []rxepeer.NIC{{Net: net, MTU: o.mtu, Addrs: []netip.Prefix{addr}}},
+			Name: name, Product: o.bin, Files: files, CPUs: o.cpus, NICs: []rxepeer.NIC{{Net: net, MTU: o.mtu, Addrs: []netip.Prefix{addr}}},
 		})
 	}
 	vms, err := rxepeer.BootAll(ctx, configs...)
@@ -128,6 +134,10 @@ func rxeRun(ctx context.Context, o rxeOptions) (err error) {
 	if b.route, err = rxepeer.RouteTo(ctx, b.server, b.client, false); err != nil {
 		return err
 	}
+	r := compare.NewReport(os.Stdout)
+	if o.library != "" {
+		return b.programs(ctx, r)
+	}
 	var candidates []compare.Candidate[[]float64]
 	for _, p := range rxeParts {
 		candidates = append(candidates, compare.Candidate[[]float64]{Name: p.name, Measure: func(ctx context.Context) ([]float64, error) {
@@ -139,7 +149,6 @@ func rxeRun(ctx context.Context, o rxeOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	r := compare.NewReport(os.Stdout)
 	r.Print("Linux %s in two machines of %d CPU, MTU %d, path MTU %d, one queue pair, %d messages or 4 MB outstanding, median of %d rounds of %d s\n\n",
 		b.client.Kernel, o.cpus, o.mtu, o.pmtu, o.depth, o.rounds, o.seconds)
 	rxeReport(r, runs)

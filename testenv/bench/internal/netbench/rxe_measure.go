@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,24 +48,13 @@ func (b *rxeBench) rxe(ctx context.Context) (bps []float64, err error) {
 		if err != nil {
 			return nil, err
 		}
-		gbits, err := average(out.Client.Stdout, r.size)
+		gbits, err := rxepeer.PerftestFigure(out.Client.Stdout, strconv.Itoa(r.size), 3) // the average
 		if err != nil {
 			return nil, fmt.Errorf("%s of %d: %w", r.op, r.size, err)
 		}
 		bps = append(bps, gbits*1e9)
 	}
 	return bps, nil
-}
-
-// average reads perftest's line "#bytes #iterations BW-peak BW-average MsgRate".
-func average(out string, size int) (float64, error) {
-	for line := range strings.Lines(out) {
-		f := strings.Fields(line)
-		if len(f) == 5 && f[0] == strconv.Itoa(size) {
-			return strconv.ParseFloat(f[3], 64)
-		}
-	}
-	return 0, fmt.Errorf("no average in perftest's words:\n%s", out)
 }
 
 // engine attaches the product with these flags in both machines, measures all rows, and detaches it.

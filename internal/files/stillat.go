@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import "os"
+
+// StillAt reports whether path still leads to the open file: another process may have removed or replaced it.
+func StillAt(f *os.File, path string) bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
+}
