@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/softroce/softroce-xdp/internal/files"
 )
 
 // lease is a right that one process has at a time: a lock on a file in the run directory,
@@ -58,7 +56,7 @@ func takeLease(runDir, ifname, kind string) (*lease, error) {
 			}
 			return nil, fmt.Errorf("%s: lock %s: %w", ifname, path, err)
 		}
-		if !files.StillAt(f, path) { // the previous owner has just removed it
+		if !StillAt(f, path) { // the previous owner has just removed it
 			f.Close()
 			continue
 		}
@@ -78,7 +76,7 @@ func (l *lease) cleans() { _, _ = l.f.WriteString(cleaning) }
 // release removes the file before the lock: otherwise two processes could have locks on
 // different files of the same name.
 func (l *lease) release() {
-	if files.StillAt(l.f, l.path) { // else it is that of another process
+	if StillAt(l.f, l.path) { // else it is that of another process
 		_ = os.Remove(l.path)
 	}
 	l.f.Close()
@@ -87,7 +85,7 @@ func (l *lease) release() {
 // restore creates the file of the lease again if somebody has removed it, and takes the lock on it.
 // The error wraps errLeased if another process was faster.
 func (l *lease) restore() error {
-	if files.StillAt(l.f, l.path) {
+	if StillAt(l.f, l.path) {
 		return nil
 	}
 	runDir, file := filepath.Split(l.path)

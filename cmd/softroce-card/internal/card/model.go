@@ -16,7 +16,6 @@ import (
 	"github.com/softroce/softroce-xdp/cmd/internal/cli"
 	"github.com/softroce/softroce-xdp/hwoffload"
 	"github.com/softroce/softroce-xdp/hwoffload/card"
-	"github.com/softroce/softroce-xdp/internal/files"
 	"github.com/softroce/softroce-xdp/loader"
 )
 
@@ -88,7 +87,7 @@ func lockPath(path string) (unlock func(), err error) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if files.StillAt(f, path) { // else the one before has removed it
+		if loader.StillAt(f, path) { // else the one before has removed it
 			return func() {
 				_ = os.Remove(path)
 				f.Close()

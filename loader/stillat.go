@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package files
+package loader
 
 import "os"
 
-// StillAt reports whether path still leads to the open file: another process may have removed or replaced it.
+// StillAt reports whether path still leads to the open file: another process may have removed or replaced it. A lock on a file
+// whose path leads elsewhere protects nothing.
 func StillAt(f *os.File, path string) bool {
 	mine, err := f.Stat()
 	if err != nil {
