@@ -64,11 +64,11 @@ func sanitized(t *testing.T, pattern string, tests ...string) {
 			}
 			out, err = withOptions(t, name, reports, os.Args[0], "-test.run="+pattern, "-test.v").CombinedOutput()
 			if err != nil {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("%v\n%s", err, beforeFailures(string(out)))
 			}
 			for _, test := range tests {
 				if !strings.Contains(string(out), "--- PASS: "+test+" (") {
-					t.Errorf("%s has not passed:\n%s", test, out)
+					t.Errorf("%s has not passed", test)
 				}
 			}
 			for _, f := range testkit.Must1(filepath.Glob(filepath.Join(reports, "*")))(t) {
@@ -76,6 +76,20 @@ func sanitized(t *testing.T, pattern string, tests ...string) {
 			}
 		})
 	}
+}
+
+// beforeFailures returns the lines of a test's output that tell why it failed: each with FAIL or panic, and 40 before it.
+func beforeFailures(out string) string {
+	lines := strings.Split(out, "\n")
+	var kept []string
+	next := 0
+	for i, line := range lines {
+		if strings.Contains(line, "FAIL") || strings.Contains(line, "panic:") {
+			kept = append(kept, lines[max(next, i-40):i+1]...)
+			next = i + 1
+		}
+	}
+	return strings.Join(append(kept, lines[max(next, len(lines)-10):]...), "\n")
 }
 
 // withOptions is a command with the variables of a sanitizer, whose reports are files of a directory. Programs of Debian exit after
