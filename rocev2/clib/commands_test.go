@@ -129,9 +129,20 @@ func (c command) connects() bool {
 	return strings.Contains(c.line, "-R") || strings.HasPrefix(c.line, "r") || slices.Contains([]string{"ucmatose", "udaddy", "cmtime"}, strings.Fields(c.line)[0])
 }
 
-// refusals match what clients of rdma_cm print if nothing listens yet. perftest connects twice, and does not wait until
-// its server listens again.
-var refusals = regexp.MustCompile(`REJECTED|UNREACHABLE, error 1|Connection refused|Unable to init the socket connection`)
+// refusals match what clients of rdma_cm print if nothing listens yet, and servers if the agent has not yet closed the port of
+// the one before. perftest connects twice, and does not wait until its server listens again.
+var refusals = regexp.MustCompile(`REJECTED|UNREACHABLE, error 1|Connection refused|Unable to init the socket connection|Address already in use`)
+
+// late matches what the examples of libibverbs print if an agent stood still for 1.8 s: their timeout cannot be changed.
+var late = regexp.MustCompile(`Failed status transport retry counter exceeded \(12\)`)
+
+// lateTries is how often such a program runs at most.
+const lateTries = 5
+
+// wasLate reports whether a program has failed for that reason alone.
+func wasLate(program string, err error) bool {
+	return err != nil && strings.HasPrefix(program, "ibv_") && late.MatchString(err.Error()) && !errors.Is(err, errInvalidData)
+}
 
 // results match what a program prints that has measured something, or listed the device.
 var results = map[string]*regexp.Regexp{
@@ -160,13 +171,14 @@ func (c command) result() *regexp.Regexp {
 const commandTime = 4 * time.Minute
 
 // run runs the command between the hosts of a lab. The client's host is the one of a command that runs alone. Where the client
-// is refused because nothing listens yet, both sides run again, the client after a longer time.
+// is refused because nothing listens yet, both sides run again, the client after a longer time; so do those that were late.
 func (c command) run(ctx context.Context, lab *commandLab) error {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
-	for wait := 200 * time.Millisecond; ; wait *= 2 {
+	for try, wait := 1, 200*time.Millisecond; ; try, wait = try+1, 2*wait {
 		err := c.once(ctx, lab, wait)
-		if err == nil || !c.connects() || !refusals.MatchString(err.Error()) || ctx.Err() != nil {
+		refused := err != nil && c.connects() && refusals.MatchString(err.Error())
+		if !refused && (try == lateTries || !wasLate(c.line, err)) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -243,10 +255,15 @@ func (c command) lastACKLost(err error) bool {
 // that of each page, and exit with status 0.
 func invalidData(stdout string) error {
 	if strings.Contains(stdout, "invalid data") {
-		return errors.New("the program has received invalid data")
+		return errInvalidData
 	}
 	return nil
 }
+
+var errInvalidData = errors.New("the program has received invalid data")
+
+// unsaid matches the errors of rdma_client and rdma_xclient with which they exit with status 0.
+var unsaid = regexp.MustCompile(`(?m)^rdma_\w+: `)
 
 // check waits for a program, which must have printed a result, and no invalid data, and exited with status 0. The server of
 // some programs prints nothing.
@@ -255,6 +272,9 @@ func (c command) check(role string, p process) error {
 	err = errors.Join(err, invalidData(stdout))
 	if err == nil && role != "server" && !c.result().MatchString(stdout) {
 		err = fmt.Errorf("no line matches %s", c.result())
+	}
+	if err == nil && strings.HasPrefix(c.line, "rdma_") && unsaid.MatchString(stderr) {
+		err = errors.New("it has failed")
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w\n%s%s", c.line, role, err, stdout, stderr)

@@ -22,7 +22,7 @@ func TestDebian13(t *testing.T) {
 	const address, dir = "10.53.2.1", "/usr/lib/softroce"
 	library, bin := t.TempDir(), script.Build(t, "softroce-xdp")
 	makeLibrary(t, library)
-	ctx, cancel := context.WithTimeout(t.Context(), rxepeer.BootTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*rxepeer.BootTimeout) // half of it for the boot of an emulated machine
 	defer cancel()
 	vm := boot(ctx, t, rxepeer.Config{
 		Name: "later", NoRxe: true, Product: filepath.Join(bin, "softroce-xdp"),

@@ -3,11 +3,13 @@
 package clib
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -23,6 +25,9 @@ const sanitizeVariable = "CLIB_SANITIZE"
 var sanitizers = map[string]string{"address,undefined": "libasan.so", "thread": "libtsan.so"}
 
 func sanitizer() string { return os.Getenv(sanitizeVariable) }
+
+// sanitizedTime is how long all tests of one sanitizer may take, each of which has its own limit.
+const sanitizedTime = 20 * time.Minute
 
 // options are the variables of the runtimes.
 var options = []string{"ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"}
@@ -96,7 +101,10 @@ func beforeFailures(out string) string {
 // an error without closing the device, so what they leave is not reported. The address space is not
 // randomized: the runtimes of gcc 12 need that on some kernels.
 func withOptions(t *testing.T, sanitizer, reports string, argv ...string) *exec.Cmd {
-	cmd := exec.CommandContext(testkit.Context(t), "setarch", append([]string{"-R"}, argv...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), sanitizedTime)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, "setarch", append([]string{"-R"}, argv...)...)
+	cmd.WaitDelay = testkit.Patience // a process that the command has left may keep the pipe open
 	// UCX changes the code of mmap in memory, which is the runtime's.
 	cmd.Env = append(os.Environ(), sanitizeVariable+"="+sanitizer, "UCX_MEM_MMAP_HOOK_MODE=none")
 	for _, o := range options {

@@ -28,7 +28,7 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	return NULL;
 }
 
-/* The ids of the channel get no events any more. */
+/* The ids of the channel get no events any more, and its listeners take no requests. */
 EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct channel *c = to_channel(channel);
@@ -36,11 +36,7 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	ids_leave(c);
 	struct event *e = c->events;
 	pthread_mutex_unlock(&lock);
-	while (e != NULL) {
-		struct event *next = e->next;
-		free(e);
-		e = next;
-	}
+	events_discard(e);
 	close(channel->fd);
 	free(c);
 }

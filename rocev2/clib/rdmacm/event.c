@@ -34,7 +34,7 @@ static void refuse(struct device *d, uint32_t cm)
 static void on_request(struct device *d, const struct softroce_cm_event *m)
 {
 	struct id *listener = id_listener(d, m);
-	if (listener != NULL && datagrams(listener) != (m->kind == SOFTROCE_CM_RESOLVE_REQUEST))
+	if (listener != NULL && (listener->rdma.channel == NULL || datagrams(listener) != (m->kind == SOFTROCE_CM_RESOLVE_REQUEST)))
 		listener = NULL;
 	struct id *id = listener != NULL ? id_new(listener->rdma.context, listener->rdma.ps, listener->rdma.qp_type) : NULL;
 	struct event *e = id != NULL ? event_new(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0) : NULL;

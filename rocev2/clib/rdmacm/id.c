@@ -269,8 +269,8 @@ static void leave(struct id *id)
 		device_call(id->device, SOFTROCE_MSG_CM_DISCONNECT, &m, sizeof m); /* an error: it has ended already */
 }
 
-/* discard frees events that the program has not received, and the ids of requests. */
-static void discard(struct event *e)
+/* events_discard frees events that the program has not received, and refuses requests that are among them. */
+void events_discard(struct event *e)
 {
 	while (e != NULL) {
 		struct event *next = e->next;
@@ -294,7 +294,7 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *rdma)
 	pthread_mutex_unlock(&lock);
 	if (!copy)
 		leave(id);
-	discard(events);
+	events_discard(events);
 	pthread_mutex_lock(&lock);
 	if (!copy)
 		wait_acknowledged(id);

@@ -131,6 +131,7 @@ void event_queue(struct event *e);
 bool request_take(struct id *id);
 void wait_acknowledged(struct id *id);
 struct event *events_take(struct id *id);
+void events_discard(struct event *e);
 
 /* event.c */
 void on_event(void *device, const struct softroce_cm_event *e);

@@ -103,18 +103,16 @@ static void hang_up(struct context *c)
 	complain("%s: the device server has not ended its use of the memory after %d s", c->device->ifname, END_SECONDS);
 }
 
-/* control_thread is the thread of a context. */
-void *control_thread(void *arg)
+/* serve takes messages and signals until the program closes the context (true), or the agent has ended (false). */
+static bool serve(struct context *c)
 {
-	struct context *c = arg;
-	struct pollfd p[3] = {{c->stop, POLLIN, 0}, {c->socket, POLLIN, 0}, {c->signals, POLLIN, 0}};
+	struct pollfd p[3] = {{c->stop, POLLIN, 0}, {c->socket, 0, 0}, {c->signals, POLLIN, 0}};
 	for (;;) {
+		p[1].events = POLLIN | (c->unsent != NULL ? POLLOUT : 0);
 		if (poll(p, 3, -1) < 0)
 			continue; /* EINTR; the thread blocks all signals, but not SIGSTOP */
-		if (p[0].revents != 0) {
-			hang_up(c);
-			return NULL;
-		}
+		if (p[0].revents != 0)
+			return true;
 		if (p[2].revents != 0) {
 			char drain[4096];
 			ssize_t n = recv(c->signals, drain, sizeof drain, MSG_DONTWAIT);
@@ -123,10 +121,21 @@ void *control_thread(void *arg)
 			on_signals(c);
 		}
 		if (p[1].revents != 0 && !on_message(c))
-			break;
+			return false;
+		send_unsent(c);
 	}
+}
+
+/* control_thread is the thread of a context. */
+void *control_thread(void *arg)
+{
+	struct context *c = arg;
+	bool closed = serve(c);
+	while (c->unsent != NULL)
+		drop_unsent(c);
 	hang_up(c);
-	on_end(c);
+	if (!closed)
+		on_end(c);
 	return NULL;
 }
 
@@ -195,9 +204,7 @@ static int exchange(struct context *c, struct message m, struct answer a)
 	c->calls = k;
 	pthread_mutex_unlock(&c->lock);
 
-	pthread_mutex_lock(&c->send_lock);
 	int error = send_message(c->socket, k->seq, &m, 0);
-	pthread_mutex_unlock(&c->send_lock);
 
 	pthread_mutex_lock(&c->lock);
 	/* At the end of the connection, a reply that refuses may be the last message of the agent: the thread has the end. */

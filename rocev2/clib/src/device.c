@@ -238,7 +238,6 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 		return NULL;
 	c->device = to_device(device);
 	c->events_end = &c->events;
-	pthread_mutex_init(&c->send_lock, NULL);
 	pthread_mutex_init(&c->memory_lock, NULL);
 	pthread_mutex_init(&c->port_lock, NULL);
 	pthread_mutex_init(&c->lock, NULL);

@@ -56,7 +56,8 @@ struct async {
 	struct async *next;
 };
 
-struct call; /* a request whose reply has not arrived: control.c */
+struct call;   /* a request whose reply has not arrived: control.c */
+struct unsent; /* a message that the socket has no room for: cm.c */
 
 struct context {
 	struct verbs_context verbs; /* verbs.context is what programs have */
@@ -70,8 +71,8 @@ struct context {
 	struct doorbell doorbell;
 	int gone;                          /* ALIVE, ENDED or FORKED; atomic */
 	pthread_t thread;
+	struct unsent *unsent;             /* only the thread has it */
 
-	pthread_mutex_t send_lock;         /* one message at a time */
 	pthread_mutex_t memory_lock;       /* memory_passed */
 	bool memory_passed;                /* the agent has the descriptors of this process's memory */
 	pthread_mutex_t port_lock;         /* one request for the state of the port at a time */
@@ -302,6 +303,8 @@ void on_end(struct context *c);
 
 /* cm.c */
 void on_cm_event(struct context *c, const struct softroce_cm_event *e);
+void send_unsent(struct context *c);
+void drop_unsent(struct context *c);
 
 /* channel.c */
 void channel_event(struct cq *cq); /* with the lock of the context */

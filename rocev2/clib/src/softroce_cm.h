@@ -16,8 +16,8 @@
 int softroce_call(struct ibv_context *context, uint16_t type, const void *body, size_t bytes, void *reply, size_t reply_bytes);
 
 /*
- * softroce_send sends a request whose reply nobody needs, unless another message is being sent or the agent does not read. It
- * never waits, so the function of events may call it.
+ * softroce_send sends a request whose reply nobody needs. It never waits: what the socket has no room for, the thread of the
+ * context sends later. Only the function of events may call it. Without memory the message is lost.
  */
 void softroce_send(struct ibv_context *context, uint16_t type, const void *body, size_t bytes);
 

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of rdma_cm for what those of Debian do not do: refusals, ids that move to another channel, requests that nobody
- * takes, and ends of both sides at once. Usage: connect sync|refusals|requests|migrate|many|unsupported|fork.
+ * takes, and ends of both sides at once. Usage: connect sync|names|refusals|requests|migrate|many|unsupported|fork.
  * Both ends are in this process, at the address of its device. It prints the first check that fails, and exits with status 1 then.
  */
 #include <arpa/inet.h>
+#include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <rdma/rsocket.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "loopback.h"
@@ -152,6 +156,28 @@ static void sync_calls(void)
 	rdma_destroy_ep(listen);
 }
 
+/* Addresses are those of a name, of a service, or of the hints alone. libfabric asks with hints alone. */
+static void names(void)
+{
+	struct sockaddr_in peer = at_port(7174);
+	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC}, *at;
+	CHECK(rdma_getaddrinfo(NULL, NULL, NULL, &at) == -1 && errno == EINVAL);
+	CHECK(rdma_getaddrinfo("no such name", NULL, NULL, &at) < 0);
+	hints.ai_src_addr = (struct sockaddr *)&address;
+	hints.ai_src_len = sizeof address;
+	hints.ai_dst_addr = (struct sockaddr *)&peer;
+	hints.ai_dst_len = sizeof peer;
+	CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &at) == 0);
+	CHECK(at->ai_src_len == sizeof address && memcmp(at->ai_src_addr, &address, sizeof address) == 0);
+	CHECK(at->ai_dst_len == sizeof peer && memcmp(at->ai_dst_addr, &peer, sizeof peer) == 0);
+	CHECK(at->ai_port_space == RDMA_PS_TCP && at->ai_qp_type == IBV_QPT_RC && at->ai_next == NULL);
+	rdma_freeaddrinfo(at);
+	hints = (struct rdma_addrinfo){.ai_family = AF_INET6, .ai_flags = RAI_PASSIVE};
+	CHECK(rdma_getaddrinfo(NULL, "7174", &hints, &at) == 0 && at->ai_family == AF_INET6 && at->ai_src_addr->sa_family == AF_INET6);
+	CHECK(at->ai_next == NULL && at->ai_dst_addr == NULL);
+	rdma_freeaddrinfo(at);
+}
+
 /* What cannot be is refused, with its reason. */
 static void refusals(void)
 {
@@ -205,32 +231,87 @@ static void refusals(void)
 	rdma_destroy_event_channel(channel);
 }
 
-/* The end of a listener is that of the requests that the program has not received. */
-static void requests(void)
+#define CALLERS 8
+
+static atomic_bool stalls;
+static atomic_int sends;
+
+/* sendmsg is the one that the libraries call. If stalls is set, the thread stands still for a moment after it, and every second message
+   that may not wait finds the socket full. */
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	if (stalls && (flags & MSG_DONTWAIT) != 0 && ++sends % 2 == 1) {
+		errno = EAGAIN;
+		return -1;
+	}
+	ssize_t n = syscall(SYS_sendmsg, fd, msg, flags);
+	int error = errno;
+	if (stalls)
+		usleep(5000);
+	errno = error;
+	return n;
+}
+
+/* requests_end ends a listener with its requests: one that the program has received, and others, which may still be in flight. */
+static void requests_end(void)
 {
 	struct rdma_event_channel *server = rdma_create_event_channel(), *client = rdma_create_event_channel();
-	struct rdma_cm_id *ids[4], *listen;
+	struct rdma_cm_id *ids[CALLERS], *listen;
 	struct rdma_conn_param param = {.retry_count = 7};
 	int port;
 	listen = listener(server, &port);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < CALLERS; i++) {
 		ids[i] = caller(client, port);
 		CHECK(rdma_connect(ids[i], &param) == 0);
 	}
-	struct rdma_cm_event *e = expect(server, RDMA_CM_EVENT_CONNECT_REQUEST); /* one is there, the others soon */
+	struct rdma_cm_event *e = expect(server, RDMA_CM_EVENT_CONNECT_REQUEST);
 	struct rdma_cm_id *first = e->id;
 	CHECK(rdma_ack_cm_event(e) == 0);
+	stalls = true;
 	CHECK(rdma_destroy_id(listen) == 0);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < CALLERS - 1; i++) {
 		e = expect(client, RDMA_CM_EVENT_REJECTED);
+		CHECK(e->status == 28 || e->status == 8); /* by the consumer, or no such service: none that says that nobody answered */
 		CHECK(rdma_ack_cm_event(e) == 0);
 	}
+	stalls = false;
 	CHECK(rdma_destroy_id(first) == 0);
 	take(client, RDMA_CM_EVENT_REJECTED, 28);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < CALLERS; i++)
 		end(ids[i]);
 	rdma_destroy_event_channel(server);
 	rdma_destroy_event_channel(client);
+}
+
+/* channel_ends ends a channel with a request in it: the peer hears that nobody takes it. So do those that come later. */
+static void channel_ends(void)
+{
+	struct rdma_event_channel *server = rdma_create_event_channel(), *client = rdma_create_event_channel();
+	struct rdma_cm_id *id, *listen;
+	struct rdma_conn_param param = {.retry_count = 7};
+	struct pollfd arrives = {server->fd, POLLIN, 0};
+	int port;
+	listen = listener(server, &port);
+	for (int i = 0; i < 2; i++) {
+		id = caller(client, port);
+		CHECK(rdma_connect(id, &param) == 0);
+		if (i == 0) {
+			CHECK(poll(&arrives, 1, -1) == 1);
+			rdma_destroy_event_channel(server);
+		}
+		take(client, RDMA_CM_EVENT_REJECTED, 28);
+		end(id);
+	}
+	CHECK(rdma_destroy_id(listen) == 0);
+	rdma_destroy_event_channel(client);
+}
+
+/* Nothing of a request that the program does not take is left: the peer is told at once. */
+static void requests(void)
+{
+	channel_ends();
+	for (int i = 0; i < 10; i++)
+		requests_end();
 }
 
 /* connect_pair connects two ids. */
@@ -341,7 +422,7 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} cases[] = {
-		{"sync", sync_calls}, {"refusals", refusals}, {"requests", requests}, {"migrate", migrate}, {"many", many},
+		{"sync", sync_calls}, {"names", names}, {"refusals", refusals}, {"requests", requests}, {"migrate", migrate}, {"many", many},
 		{"unsupported", not_there}, {"fork", forks},
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++) {
