@@ -283,7 +283,7 @@ static void requests_end(void)
 	rdma_destroy_event_channel(client);
 }
 
-/* channel_ends ends a channel with a request in it: the peer hears that nobody takes it. So do those that come later. */
+/* channel_ends ends a channel with a request in it: the peer is told that nobody takes it. So are those that come later. */
 static void channel_ends(void)
 {
 	struct rdma_event_channel *server = rdma_create_event_channel(), *client = rdma_create_event_channel();
