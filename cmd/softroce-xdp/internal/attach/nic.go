@@ -262,7 +262,7 @@ func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logg
 // nicRetry is the time between two attempts to open a device that has ended.
 const nicRetry = time.Second
 
-// The device of an interface that was lost ends by itself, and tells its processes why. The agent hears of the loss on its own, and may
+// The device of an interface that was lost ends by itself, and tells its processes why. The agent finds the loss by itself, and may
 // be the first: it looks endLooks times for the end of the device. They are counted: a machine that stood still has not looked.
 const (
 	endLooks = 30

@@ -69,7 +69,7 @@ func TestKeepServing(t *testing.T) {
 	}
 }
 
-// The agent hears that the interface was lost before the device does: processes get the reason all the same.
+// The agent finds that the interface was lost before the device does: processes get the reason all the same.
 func TestLostInterface(t *testing.T) {
 	dir := testkit.SocketDir(t)
 	s, err := device.New(device.Config{Socket: proto.SocketPath(dir, "lo")})
