@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -46,6 +47,8 @@ type lab struct {
 	offset map[string]uint32 // offsets of the constants in rodata
 	events *ringbuf.Reader
 	seen   map[string]uint64
+
+	withoutToken atomic.Uint64 // packets with feedback that egress has dropped: a destination may have no token
 }
 
 // Addresses of the host and of its peers.

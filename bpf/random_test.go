@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -61,7 +60,7 @@ func TestRandomPackets(t *testing.T) {
 	wg.Wait()
 	counts := l.counters()
 	t.Log(counts)
-	if n := withoutToken.Load(); n > counts["tx_no_token"] {
+	if n := l.withoutToken.Load(); n > counts["tx_no_token"] {
 		t.Errorf("%d packets with feedback were dropped, tx_no_token is %d", n, counts["tx_no_token"])
 	}
 	// The mutations must reach the interesting places, or they prove nothing.
@@ -195,9 +194,6 @@ func checkIngress(t *testing.T, l *lab, frame, buf []byte) {
 	}
 }
 
-// withoutToken counts the packets with feedback that egress has dropped: a destination may have no token.
-var withoutToken atomic.Uint64
-
 func checkEgress(t *testing.T, l *lab, frame, buf []byte) {
 	o := ebpf.RunOptions{Data: frame, DataOut: buf}
 	verdict, err := l.objs.SoftroceEgress.Run(&o)
@@ -209,7 +205,7 @@ func checkEgress(t *testing.T, l *lab, frame, buf []byte) {
 		return
 	}
 	if verdict == tcDrop && feedback(frame) && bytes.Equal(o.DataOut, frame) {
-		withoutToken.Add(1)
+		l.withoutToken.Add(1)
 		return
 	}
 	if want := wantEgress(frame, o.DataOut); verdict != tcNext || !bytes.Equal(o.DataOut, want) {

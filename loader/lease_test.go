@@ -161,6 +161,10 @@ func TestEngineEndsAfterAgent(t *testing.T) {
 	c.Env = append(os.Environ(), "TEST_AGENT="+dir)
 	out := testkit.Must1(c.StdoutPipe())(t)
 	testkit.Must(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // if endEngine has failed
+		_ = c.Wait()         // endEngine kills an agent that does not run in time to end by itself
+	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
@@ -169,9 +173,6 @@ func TestEngineEndsAfterAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.release()
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
 
 	// An engine without an agent is that of another program, and is not ended.
 	own := testkit.Must1(takeEngineLease(dir, "eth0"))(t)

@@ -91,8 +91,9 @@ func (t *Tasks) start(ctx context.Context, e regs.Task, pd uint32) error {
 	return nil
 }
 
-// settled waits until the card has ended a command.
+// settled waits until the card has ended a command. It looks once more when ctx has ended: this process may have stood still.
 func (t *Tasks) settled(ctx context.Context) (regs.TaskStatus, error) {
+	var ended error
 	for {
 		s := regs.TaskOf(t.d.card).Status()
 		if err := t.d.card.Err(); err != nil {
@@ -101,9 +102,10 @@ func (t *Tasks) settled(ctx context.Context) (regs.TaskStatus, error) {
 		if !s.Pending() {
 			return s, nil
 		}
-		if err := pause(ctx); err != nil {
-			return 0, fmt.Errorf("card: tasks: the card does not end a command: %w", err)
+		if ended != nil {
+			return 0, fmt.Errorf("card: tasks: the card does not end a command: %w", ended)
 		}
+		ended = pause(ctx)
 	}
 }
 

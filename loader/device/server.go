@@ -154,8 +154,11 @@ func (s *Server) admit(c *session) bool {
 	return true
 }
 
-// lastPatience is how long the processes have to read why the device has ended.
-const lastPatience = time.Second
+// The server looks lastLooks times whether the processes were told why the device has ended. They are counted, as foreignLooks.
+const (
+	lastLooks = 10
+	lastLook  = 100 * time.Millisecond
+)
 
 // follow passes events of the device to the processes they concern. The last one says why it has ended.
 func (s *Server) follow() {
@@ -178,12 +181,15 @@ func (s *Server) dismiss() {
 		sockets = append(sockets, c.socket)
 	}
 	s.mu.Unlock()
-	late := time.After(lastPatience)
-	for _, k := range sockets {
+	look := time.NewTicker(lastLook)
+	defer look.Stop()
+	looks := 0
+	for len(sockets) > 0 && looks < lastLooks {
 		select {
-		case <-k.hung:
-		case <-late:
-			return
+		case <-sockets[0].hung:
+			sockets = sockets[1:]
+		case <-look.C:
+			looks++
 		}
 	}
 }

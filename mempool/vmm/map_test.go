@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -225,11 +227,12 @@ func TestMapDeadline(t *testing.T) {
 func TestMapDeadlineStandsStill(t *testing.T) {
 	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Second}, "silent=100 late=600ms")
 	page := lose(t, m)
-	time.AfterFunc(100*time.Millisecond, func() {
-		_ = unix.Kill(m.HandlerPID(), unix.SIGSTOP)
-		time.Sleep(1500 * time.Millisecond)
-		_ = unix.Kill(m.HandlerPID(), unix.SIGCONT)
-	})
+	// Another process sends both signals, as in signalLater, and in this order.
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("sleep .1; kill -STOP %d; sleep 1.5; kill -CONT %[1]d", m.HandlerPID()))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // before the handler ends
 	if err := vmm.Try(func() { copy(make([]byte, 100), page) }); err != nil {
 		t.Error(err)
 	}

@@ -47,6 +47,7 @@ type fault struct {
 	page     int64
 	mode     mode
 	deadline time.Time
+	began    time.Time
 	waiters  chan struct{} // closed at the end
 	finished bool
 	err      error // set before waiters is closed

@@ -91,7 +91,7 @@ func (p *pager) access(n int64, m mode, now time.Time) (*fault, error) {
 	p.stats.Faults++
 	f := p.faults[n]
 	if f == nil {
-		f = &fault{page: n, deadline: now.Add(p.deadline)}
+		f = &fault{page: n, began: now, deadline: now.Add(p.deadline)}
 		p.faults[n] = f
 		p.order = append(p.order, f)
 	}
@@ -282,10 +282,10 @@ func (p *pager) finish(f *fault, err error) {
 	}
 }
 
-// postpone moves all deadlines.
-func (p *pager) postpone(by time.Duration) {
+// postpone moves all deadlines, of a fault by no more than its age: there were no ticks before the first fault.
+func (p *pager) postpone(by time.Duration, now time.Time) {
 	for _, f := range p.order {
-		f.deadline = f.deadline.Add(by)
+		f.deadline = f.deadline.Add(min(by, now.Sub(f.began)))
 	}
 }
 

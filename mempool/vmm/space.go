@@ -18,6 +18,7 @@ type space struct {
 	closed   bool
 	wake     chan struct{} // the timer has something to do
 	ended    chan struct{} // closed by close
+	last     time.Time     // of the last tick
 }
 
 func newSpace(mem memory, c *Config, store Store) (*space, error) {
@@ -123,27 +124,28 @@ func (s *space) timer() {
 			return
 		case <-s.wake:
 		}
-		before := time.Now()
 		select {
 		case <-s.ended:
 			return
 		case <-time.After(tick):
 		}
-		s.ticked(before)
+		s.ticked()
 	}
 }
 
-// ticked is the work of the timer, which began to wait at before.
-func (s *space) ticked(before time.Time) {
+// ticked is the work of the timer.
+func (s *space) ticked() {
 	s.mu.Lock()
 	if s.closed { // during the tick: the memory may have been freed
 		s.mu.Unlock()
 		return
 	}
 	now := time.Now()
-	if late := now.Sub(before) - tick; late >= standstill {
-		s.p.postpone(late)
+	// From the last tick on: the process may also stop between two waits of the timer.
+	if late := now.Sub(s.last) - tick; late >= standstill {
+		s.p.postpone(late, now)
 	}
+	s.last = now
 	s.p.expire(now)
 	s.mu.Unlock()
 	s.flush() // sets wake again while faults are outstanding

@@ -27,9 +27,10 @@ func TestManyQueuePairsOneReceiver(t *testing.T) {
 	var qps []verbs.QP
 	for range 16 {
 		x, y := a.another(t), b.another(t)
-		// After an ACK timeout, all packets are sent again: also to an engine that stands still, and has them.
+		// After an ACK timeout, all packets are sent again: also to an engine that stands still, and has them. What has timed out
+		// is not in flight, so that others send while the frames are not free.
 		if err := engines.ConnectAttr(x, y, hosts[0].IPv4(), hosts[1].IPv4(), func(attr *verbs.Attr) {
-			attr.PMTU, attr.Timeout = rocev2.PMTU4096, 20 // 4 s
+			attr.PMTU, attr.Timeout = rocev2.PMTU4096, 23 // 34 s
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -190,13 +190,16 @@ func family(v6 bool) string {
 	return "IPv4"
 }
 
+// lateTries is how often an exchange is run that a paused machine may have spoilt.
+const lateTries = 5
+
 // exchange runs one exchange. One that the host has spoilt, by dropping packets in
 // front of a machine that it had paused, is run again: UC and UD do not repeat
 // what is lost, and then wait for it. So is one of an impatient program that gave up. So is one in which rxe repeated packets, though all
 // arrived: a machine that is paused is late. What the product delays is late each time.
 func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepeer.Exchange) phase {
 	t.Helper()
-	const tries, lateTries = 10, 5
+	const tries = 10
 	for i := 1; ; i++ {
 		drops := p.hostDrops(t)
 		got, err := p.tryExchange(ctx, t, name, x)

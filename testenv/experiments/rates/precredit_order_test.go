@@ -84,7 +84,8 @@ func TestOrderAcrossQueues(t *testing.T) {
 	}
 	n := overtaken()
 	first, second := used()
-	for try := 1; try < 4 && (n != 0 || first < 1000 || second < 3000); try++ {
+	// Engines that wait for a processor send few packets a run: there are as many runs as those need.
+	for try := 1; ctx.Err() == nil && (n != 0 && try < 4 || first < 1000 || second < 3000); try++ {
 		t.Logf("%d packets arrived before one that was sent earlier, %d in the first queue, %d in the last, %d lost by the receiver's sockets: once more",
 			n, first, second, lost())
 		n = overtaken()
@@ -99,7 +100,7 @@ func TestOrderAcrossQueues(t *testing.T) {
 		t.Fatalf("%d packets in the first queue, %d in the last, %d dropped, %v: this shows nothing", first, second, drops, err)
 	}
 	if n != 0 {
-		t.Errorf("in each of four runs packets arrived before one that was sent earlier, %d in the last", n)
+		t.Errorf("in each of four runs or more packets arrived before one that was sent earlier, %d in the last", n)
 	}
 	t.Logf("%d packets in the first queue, %d in the last", first, second)
 	if err := in.close(); err != nil {

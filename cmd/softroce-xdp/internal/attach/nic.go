@@ -239,7 +239,8 @@ func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logg
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		keepServing(served, stop, func() (*device.Server, error) { return serveNIC(name, o, st.NIC, log) }, log)
+		lost := func() bool { return !loader.IsAttached(name, o) }
+		keepServing(served, stop, lost, func() (*device.Server, error) { return serveNIC(name, o, st.NIC, log) }, log)
 	}()
 	// The device ends before the agent gives up its lease: who stops the agent may take the engine's
 	// lease then.
@@ -261,8 +262,28 @@ func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logg
 // nicRetry is the time between two attempts to open a device that has ended.
 const nicRetry = time.Second
 
-// keepServing opens the device again when it has ended by itself, until stop.
-func keepServing(s *device.Server, stop <-chan struct{}, again func() (*device.Server, error), log *slog.Logger) {
+// The device of an interface that was lost ends by itself, and tells its processes why. The agent finds the loss by itself, and may
+// be the first: it looks endLooks times for the end of the device. They are counted: a machine that stood still has not looked.
+const (
+	endLooks = 30
+	endLook  = 100 * time.Millisecond
+)
+
+// awaitEnd waits until the device has ended by itself.
+func awaitEnd(s *device.Server) {
+	look := time.NewTicker(endLook)
+	defer look.Stop()
+	for range endLooks {
+		select {
+		case <-s.Ended():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// keepServing opens the device again when it has ended by itself, until stop. lost reports that its interface was lost.
+func keepServing(s *device.Server, stop <-chan struct{}, lost func() bool, again func() (*device.Server, error), log *slog.Logger) {
 	for {
 		var ended <-chan struct{}
 		if s != nil {
@@ -271,6 +292,9 @@ func keepServing(s *device.Server, stop <-chan struct{}, again func() (*device.S
 		select {
 		case <-stop:
 			if s != nil {
+				if lost() {
+					awaitEnd(s)
+				}
 				closeNIC(s, log)
 			}
 			return

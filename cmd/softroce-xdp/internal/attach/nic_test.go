@@ -4,8 +4,10 @@ package attach
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/loader/device"
@@ -44,7 +46,7 @@ func TestKeepServing(t *testing.T) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		keepServing(first, stop, open, slog.New(slog.DiscardHandler))
+		keepServing(first, stop, func() bool { return false }, open, slog.New(slog.DiscardHandler))
 	}()
 	for range 2 {
 		d := testkit.Receive(t, "the engine is opened again", engines)
@@ -65,4 +67,37 @@ func TestKeepServing(t *testing.T) {
 	if _, err := client.Open(t.Context(), "lo", client.Config{RunDir: dir}); err == nil {
 		t.Error("a device is served after the end")
 	}
+}
+
+// The agent finds that the interface was lost before the device does: processes get the reason all the same.
+func TestLostInterface(t *testing.T) {
+	dir := testkit.SocketDir(t)
+	s, err := device.New(device.Config{Socket: proto.SocketPath(dir, "lo")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := nic.OpenLoopback(nic.Options{Feeder: s.Feeder()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Must(t, s.Serve(d))
+	c, err := client.Open(t.Context(), "lo", client.Config{RunDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stop, asked, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	lost := func() bool { close(asked); return true }
+	go func() {
+		defer close(ended)
+		keepServing(s, stop, lost, nil, slog.New(slog.DiscardHandler))
+	}()
+	close(stop)
+	<-asked
+	time.Sleep(200 * time.Millisecond) // a server that is closed meanwhile tells no reason
+	testkit.Must(t, d.Close())         // by itself, for the server
+	if e, more := <-c.Events(); !more || e.Err == nil || errors.Is(e.Err, io.EOF) {
+		t.Errorf("%+v, %v", e, more)
+	}
+	<-ended
 }

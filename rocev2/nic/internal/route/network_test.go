@@ -103,11 +103,22 @@ func impatient(t *testing.T, h *topo.Host) {
 	}
 }
 
+// patient makes the host's kernel ask for neighbours for a minute or longer: they answer, but a busy machine may be late.
+func patient(t *testing.T, h *topo.Host) {
+	t.Helper()
+	for _, family := range []string{"ipv4", "ipv6"} {
+		if err := h.Sysctl("net/"+family+"/neigh/eth0/mcast_solicit", "600"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestResolve: both families, with nothing known beforehand.
 func TestResolve(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	a, b := top.Host(1), top.Host(2)
-	table := open(t, a, Options{})
+	patient(t, a)
+	table := open(t, a, Options{ResolveTimeout: testkit.Patience})
 	for _, c := range []struct {
 		src, dst  netip.Addr
 		etherType [2]byte
@@ -144,7 +155,8 @@ func TestResolve(t *testing.T) {
 func TestWouldAsk(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	a, b := top.Host(1), top.Host(2)
-	table := open(t, a, Options{})
+	patient(t, a)
+	table := open(t, a, Options{ResolveTimeout: testkit.Patience})
 	for range 2 { // the first call has not asked
 		if !table.WouldAsk(a.IPv4(), b.IPv4()) || !table.WouldAsk(a.IPv6(), b.IPv6()) {
 			t.Fatal("the neighbour is known")
@@ -186,7 +198,8 @@ func TestPermanentNeighbour(t *testing.T) {
 func TestGateway(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(3)})
 	a, r1, r2 := top.Host(1), top.Host(2), top.Host(3)
-	table := open(t, a, Options{})
+	patient(t, a)
+	table := open(t, a, Options{ResolveTimeout: testkit.Patience})
 	far4, far6 := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
 	p4, p6 := resolve(t, table, far4), resolve(t, table, far6)
 	for _, p := range []*Path{p4, p6} {
@@ -274,12 +287,14 @@ func TestNeighbourIsKeptAlive(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(3)})
 	a, b, c := top.Host(1), top.Host(2), top.Host(3)
 	impatient(t, a)
-	table := open(t, a, Options{})
+	patient(t, a) // about the first answer
+	table := open(t, a, Options{ResolveTimeout: testkit.Patience})
 	sh(t, b, "ip addr add 10.53.7.7/16 dev eth0")
 	p := resolve(t, table, netip.MustParseAddr("10.53.7.7"))
 	if s, err := wait(t, p); err != nil || s.DstMAC != mac(b.MAC()) {
 		t.Fatalf("%+v, %v", s, err)
 	}
+	impatient(t, a)
 	sh(t, b, "ip addr del 10.53.7.7/16 dev eth0")
 	sh(t, c, "ip addr add 10.53.7.7/16 dev eth0")
 	start := time.Now()
@@ -290,11 +305,7 @@ func TestNeighbourIsKeptAlive(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	a, b := top.Host(1), top.Host(2)
-	for _, family := range []string{"ipv4", "ipv6"} { // the kernel and the table ask until impatient
-		if err := a.Sysctl("net/"+family+"/neigh/eth0/mcast_solicit", "600"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	patient(t, a) // the kernel and the table ask until impatient
 	table := open(t, a, Options{ResolveTimeout: testkit.Patience})
 	p4, p6 := resolve(t, table, netip.MustParseAddr("10.53.8.8")), resolve(t, table, netip.MustParseAddr("fd53:52::808"))
 	if err := p4.Current().Err; !errors.Is(err, ErrPending) {
@@ -322,8 +333,7 @@ func TestUnreachable(t *testing.T) {
 func TestFailedNeighbourIsAskedAgain(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	a, b := top.Host(1), top.Host(2)
-	impatient(t, a)
-	table := open(t, a, Options{})
+	table := open(t, a, Options{ResolveTimeout: testkit.Patience})
 	for _, x := range []struct {
 		dst, add string
 		resolve  func(dst netip.Addr) (*Path, error)
@@ -332,6 +342,7 @@ func TestFailedNeighbourIsAskedAgain(t *testing.T) {
 		{"10.53.8.9", "ip addr add 10.53.8.9/16 dev eth0", func(dst netip.Addr) (*Path, error) { return table.ResolveFrom(a.IPv4(), dst) }},
 	} {
 		dst := netip.MustParseAddr(x.dst)
+		impatient(t, a)
 		first := resolve(t, table, dst)
 		if _, err := wait(t, first); !errors.Is(err, ErrNeighbour) {
 			t.Fatalf("%s: %v", dst, err)
@@ -339,6 +350,7 @@ func TestFailedNeighbourIsAskedAgain(t *testing.T) {
 		if !table.WouldAsk(a.IPv4(), dst) {
 			t.Errorf("%s: it would not be asked for", dst)
 		}
+		patient(t, a) // this time there is an answer
 		sh(t, b, x.add)
 		p, err := x.resolve(dst)
 		if err != nil {
@@ -357,15 +369,15 @@ func TestFailedNeighbourIsAskedAgain(t *testing.T) {
 func TestResolveTimeout(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(1)})
 	a := top.Host(1)
-	if err := a.Sysctl("net/ipv4/neigh/eth0/mcast_solicit", "600"); err != nil {
-		t.Fatal(err)
-	}
+	patient(t, a)
 	table := open(t, a, Options{ResolveTimeout: 500 * time.Millisecond})
 	start := time.Now()
 	_, err := wait(t, resolve(t, table, netip.MustParseAddr("10.53.8.8")))
 	if took := time.Since(start); !errors.Is(err, ErrNeighbour) || took < 500*time.Millisecond || took >= testkit.Patience { // the kernel would take ten minutes
 		t.Errorf("%v after %v", err, took)
 	}
+	// A table that does not give up before the context ends.
+	table = open(t, a, Options{ResolveTimeout: testkit.Patience})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := resolve(t, table, netip.MustParseAddr("10.53.8.9")).Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrPending) {
@@ -444,7 +456,8 @@ func TestLinkFollows(t *testing.T) {
 	top := topo.ForTest(t, topo.Spec{Hosts: topo.Hosts(2)})
 	a, b := top.Host(1), top.Host(2)
 	var l log
-	table := open(t, a, Options{OnEvent: l.add})
+	patient(t, a)
+	table := open(t, a, Options{OnEvent: l.add, ResolveTimeout: testkit.Patience})
 	p := resolve(t, table, b.IPv4())
 	if _, err := wait(t, p); err != nil {
 		t.Fatal(err)
