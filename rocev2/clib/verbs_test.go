@@ -35,12 +35,13 @@ import (
 func TestPrograms(t *testing.T) {
 	require.Root(t)
 	requireVerbs(t)
-	require.Command(t, "setpriv", "ibv_devices", "ucx_perftest")
+	require.Command(t, "setpriv", "ibv_devices", "ucx_perftest", "mpirun", "mpicc", "fi_pingpong")
 	library := t.TempDir()
 	makeLibrary(t, library)
 	compile(t, library, "program")
 	compile(t, library, "load")
 	compile(t, library, "connect")
+	compileMPI(t, library)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, Cmds: script.Commands(map[string]script.Command{"pair": pair}),
 		Condition: func(name string) (bool, error) {
@@ -58,6 +59,14 @@ func TestPrograms(t *testing.T) {
 			return script.BuildHosts(env)
 		}),
 	})
+}
+
+// compileMPI makes the program of MPI. It has no sanitizer: the libraries of MPI keep memory.
+func compileMPI(t *testing.T, dir string) {
+	t.Helper()
+	if out, err := exec.Command("mpicc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "mpi"), "testdata/mpi.c").CombinedOutput(); err != nil {
+		t.Fatalf("compile mpi.c: %v\n%s", err, out)
+	}
 }
 
 // amounts are how much load.txt does, by the variables of the script. Builds for long tests do more.
