@@ -120,7 +120,7 @@ func New(n *node.Node, c Config) (*Store, error) {
 func (s *Store) AllocBuffers(bytes int) ([]byte, error) { return s.n.Alloc(bytes) }
 
 // ReadPages implements vmm.Store. Data of each request is in memory of AllocBuffers. Errors are those of this
-// package.
+// package, and after the end of the connection those of [node.Node.Err].
 func (s *Store) ReadPages(list []vmm.Request) { s.start(false, list) }
 
 // WritePages implements vmm.Store. Data of each request is in memory of AllocBuffers.
@@ -195,7 +195,7 @@ func (s *Store) begin(write, first bool, r vmm.Request) error {
 		p.waiting = append(p.waiting, func() { s.start(write, []vmm.Request{r}) })
 		return nil
 	case p != nil && p.slab == nil && !write:
-		return ErrLost
+		return s.because(ErrLost)
 	}
 	if p == nil {
 		p = &page{}
@@ -203,6 +203,9 @@ func (s *Store) begin(write, first bool, r vmm.Request) error {
 	if write && (p.slab == nil || p.slab.leaving && p.busy == 0 && s.room > 0) {
 		to, slot := s.take(r.Page)
 		if to == nil {
+			if err := s.n.Err(); err != nil { // the connection has ended: there is no lease any more
+				return err
+			}
 			s.refused++
 			s.setDemand()
 			return ErrNoRoom
@@ -218,6 +221,14 @@ func (s *Store) begin(write, first bool, r vmm.Request) error {
 	default:
 	}
 	return nil
+}
+
+// because adds to an error why the connection has ended, if it has.
+func (s *Store) because(err error) error {
+	if ended := s.n.Err(); ended != nil {
+		return fmt.Errorf("%w: %w", err, ended)
+	}
+	return err
 }
 
 // offset returns where a slot begins in its slab.
@@ -241,7 +252,7 @@ func (s *Store) finish(list []entry, err error) {
 	s.mu.Unlock()
 	for i, e := range list {
 		if lost[i] {
-			e.r.Done(fmt.Errorf("pages: page %d: %w", e.r.Page, ErrLost))
+			e.r.Done(fmt.Errorf("pages: page %d: %w", e.r.Page, s.because(ErrLost)))
 			continue
 		}
 		e.r.Done(err)

@@ -244,8 +244,13 @@ func TestEnds(t *testing.T) {
 	s, data := newStore(t, n, Config{})
 	testkit.Must(t, access(s.WritePages, 1, data))
 	testkit.Must(t, n.Leave(testkit.Context(t)))
-	if err := access(s.ReadPages, 1, data); err == nil {
-		t.Error("a READ after Leave succeeds")
+	<-n.Done()
+	s.refresh()
+	if err := access(s.ReadPages, 1, data); !errors.Is(err, ErrLost) || !errors.Is(err, n.Err()) {
+		t.Errorf("a READ after Leave: %v, want %v and %v", err, ErrLost, n.Err())
+	}
+	if err := access(s.WritePages, 2, data); !errors.Is(err, n.Err()) || errors.Is(err, ErrNoRoom) {
+		t.Errorf("a WRITE after Leave: %v, want %v", err, n.Err())
 	}
 	s.Close()
 	if err := access(s.WritePages, 1, data); err == nil {

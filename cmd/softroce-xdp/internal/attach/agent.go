@@ -78,7 +78,10 @@ func newAgent(a *attacher) *cobra.Command {
 			defer func() { control.Release() }()
 			if upgrade {
 				var err error
-				control, err = job.reload()
+				control, err = job.reload(ctx, log)
+				if ctx.Err() != nil { // told to end meanwhile
+					return nil
+				}
 				if errors.Is(err, loader.ErrAgentRunning) {
 					log.Info("another agent was started meanwhile: this one ends")
 					return nil

@@ -3,8 +3,10 @@
 package attach
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -96,11 +98,33 @@ func (j *attachJob) waitReload(before loader.State) error {
 	return fmt.Errorf("%s: process %d has not reloaded within %v: its log says whether it refuses, and why", j.name, j.signal, reloadPatience)
 }
 
+// controlLook is how often an agent that waits for control looks whether it is to end.
+const controlLook = time.Second
+
+// takeControl takes control of the interface as soon as no other process has it. That process may start an agent, whose engine
+// this one would take away if it went on without control.
+func (j *attachJob) takeControl(ctx context.Context, log *slog.Logger) (*loader.Control, error) {
+	o := j.Options()
+	o.Patience = controlLook
+	for first := true; ; first = false {
+		control, err := loader.TakeControl(o, j.name)
+		if !errors.Is(err, loader.ErrBusy) {
+			return control, err
+		}
+		if first {
+			log.Info("reload: waits for another command", "err", err)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // reload replaces programs and settings of a background agent that was executed again. Control is the caller's, also after
 // an error: until the agent works, other commands would find none. The error wraps ErrAgentRunning if they have started
 // another one meanwhile.
-func (j *attachJob) reload() (*loader.Control, error) {
-	control, err := loader.TakeControl(j.Options(), j.name)
+func (j *attachJob) reload(ctx context.Context, log *slog.Logger) (*loader.Control, error) {
+	control, err := j.takeControl(ctx, log)
 	if err != nil {
 		return &loader.Control{}, err
 	}
