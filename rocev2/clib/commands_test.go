@@ -171,14 +171,16 @@ func (c command) result() *regexp.Regexp {
 const commandTime = 4 * time.Minute
 
 // run runs the command between the hosts of a lab. The client's host is the one of a command that runs alone. Where the client
-// is refused because nothing listens yet, both sides run again, the client after a longer time; so do those that were late.
+// is refused because nothing listens yet, both sides run again, the client after a longer time; so do those that were late and lost
+// no packet.
 func (c command) run(ctx context.Context, lab *commandLab) error {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
 	for try, wait := 1, 200*time.Millisecond; ; try, wait = try+1, 2*wait {
+		lostBefore := lab.lost()
 		err := c.once(ctx, lab, wait)
 		refused := err != nil && c.connects() && refusals.MatchString(err.Error())
-		if !refused && (try == lateTries || !wasLate(c.line, err)) || ctx.Err() != nil {
+		if !refused && (try == lateTries || lab.lost() > lostBefore || !wasLate(c.line, err)) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ var sanitizers = map[string]string{"address,undefined": "libasan.so", "thread": 
 func sanitizer() string { return os.Getenv(sanitizeVariable) }
 
 // sanitizedTime is how long all tests of one sanitizer may take, each of which has its own limit.
-const sanitizedTime = 20 * time.Minute
+const sanitizedTime = 13 * time.Minute
 
 // options are the variables of the runtimes.
 var options = []string{"ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"}
@@ -67,7 +67,7 @@ func sanitized(t *testing.T, pattern string, tests ...string) {
 			for d := reports; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // programs of other users write there
 				testkit.Must(t, os.Chmod(d, 0o777))
 			}
-			out, err = withOptions(t, name, reports, os.Args[0], "-test.run="+pattern, "-test.v").CombinedOutput()
+			out, err = withOptions(t, name, reports, os.Args[0], "-test.run="+pattern, "-test.v", "-test.timeout="+sanitizedTime.String()).CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, beforeFailures(string(out)))
 			}
@@ -101,7 +101,7 @@ func beforeFailures(out string) string {
 // an error without closing the device, so what they leave is not reported. The address space is not
 // randomized: the runtimes of gcc 12 need that on some kernels.
 func withOptions(t *testing.T, sanitizer, reports string, argv ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), sanitizedTime)
+	ctx, cancel := context.WithTimeout(context.Background(), sanitizedTime+time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "setarch", append([]string{"-R"}, argv...)...)
 	cmd.WaitDelay = testkit.Patience // a process that the command has left may keep the pipe open

@@ -124,6 +124,7 @@ func pair(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	server, client, err := pairOnce(ts, args)
 	for try := 1; try < lateTries && !neg && wasLate(args[0], err); try++ {
+		ts.Logf("again: %v", err)
 		server, client, err = pairOnce(ts, args)
 	}
 	for name, b := range map[string]*bytes.Buffer{"client.out": client.out, "client.err": client.err, "server.out": server.out, "server.err": server.err} {

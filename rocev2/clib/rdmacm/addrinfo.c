@@ -68,6 +68,8 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
 {
 	struct addrinfo want = {0}, *found = NULL;
 	want.ai_socktype = hints->ai_port_space == RDMA_PS_UDP || hints->ai_qp_type == IBV_QPT_UD ? SOCK_DGRAM : SOCK_STREAM;
+	if (hints->ai_family == AF_IB && (hints->ai_flags & RAI_FAMILY) != 0)
+		return EAI_FAMILY;
 	want.ai_family = hints->ai_family != AF_IB ? hints->ai_family : AF_UNSPEC;
 	want.ai_flags = ((hints->ai_flags & RAI_PASSIVE) != 0 ? AI_PASSIVE : 0) | ((hints->ai_flags & RAI_NUMERICHOST) != 0 ? AI_NUMERICHOST : 0);
 	int error = getaddrinfo(node, service, &want, &found);

@@ -162,7 +162,9 @@ static void names(void)
 	struct sockaddr_in peer = at_port(7174);
 	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC}, *at;
 	CHECK(rdma_getaddrinfo(NULL, NULL, NULL, &at) == -1 && errno == EINVAL);
-	CHECK(rdma_getaddrinfo("no such name", NULL, NULL, &at) < 0);
+	hints.ai_flags = RAI_NUMERICHOST;
+	CHECK(rdma_getaddrinfo("no such name", NULL, &hints, &at) < 0 && errno == ENXIO);
+	hints.ai_flags = 0;
 	hints.ai_src_addr = (struct sockaddr *)&address;
 	hints.ai_src_len = sizeof address;
 	hints.ai_dst_addr = (struct sockaddr *)&peer;

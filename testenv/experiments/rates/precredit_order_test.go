@@ -84,11 +84,13 @@ func TestOrderAcrossQueues(t *testing.T) {
 	}
 	n := overtaken()
 	first, second := used()
+	ordered := n == 0 // in a run at least
 	// Engines that wait for a processor send few packets a run: there are as many runs as those need.
-	for try := 1; ctx.Err() == nil && (n != 0 && try < 4 || first < 1000 || second < 3000); try++ {
+	for try := 1; ctx.Err() == nil && (!ordered && try < 4 || first < 1000 || second < 3000); try++ {
 		t.Logf("%d packets arrived before one that was sent earlier, %d in the first queue, %d in the last, %d lost by the receiver's sockets: once more",
 			n, first, second, lost())
 		n = overtaken()
+		ordered = ordered || n == 0
 		first, second = used()
 	}
 	close(stop)
@@ -99,7 +101,7 @@ func TestOrderAcrossQueues(t *testing.T) {
 	if err != nil || drops != 0 || first < 1000 || second < 3000 {
 		t.Fatalf("%d packets in the first queue, %d in the last, %d dropped, %v: this shows nothing", first, second, drops, err)
 	}
-	if n != 0 {
+	if !ordered {
 		t.Errorf("in each of four runs or more packets arrived before one that was sent earlier, %d in the last", n)
 	}
 	t.Logf("%d packets in the first queue, %d in the last", first, second)
