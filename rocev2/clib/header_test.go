@@ -201,6 +201,9 @@ func (w *writer) statuses() {
 			if !foreign || key.Value == nil || named == nil || named.Obj().Name() != "Status" {
 				return true
 			}
+			if name, ok := entry.Key.(*ast.Ident); ok && name.IsExported() { // has its own line
+				return true
+			}
 			s, _ := constant.Uint64Val(key.Value)
 			prefix := ""
 			if pkg := err.X.(*ast.Ident).Name; pkg != "verbs" {

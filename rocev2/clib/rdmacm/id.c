@@ -6,7 +6,7 @@
 
 #include "rdmacm.h"
 
-#define DEFAULT_BACKLOG 1024 /* of rdma_listen without one, as in Linux */
+#define BACKLOG 1024         /* of a listener */
 #define PORT_TRIES 32        /* ports that are tried for a listener without one */
 #define TIMEOUT 16           /* local ACK timeout: 0.27 s */
 
@@ -80,7 +80,7 @@ size_t ids_everywhere(struct softroce_cm_listen *list, size_t room)
 	size_t n = 0;
 	for (struct id *id = ids; id != NULL && n < room; id = id->next) {
 		if (id->listening && id->device == NULL && id->process == process)
-			list[n++] = (struct softroce_cm_listen){.service = service_of(id, &id->rdma.route.addr.src_addr), .backlog = id->backlog};
+			list[n++] = (struct softroce_cm_listen){.service = service_of(id, &id->rdma.route.addr.src_addr), .backlog = BACKLOG};
 	}
 	return n;
 }
@@ -444,7 +444,7 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *rdma, int timeout_ms)
  */
 static int listen_on(struct id *id, struct device **list, size_t n)
 {
-	struct softroce_cm_listen m = {.service = service_of(id, &id->rdma.route.addr.src_addr), .backlog = id->backlog};
+	struct softroce_cm_listen m = {.service = service_of(id, &id->rdma.route.addr.src_addr), .backlog = BACKLOG};
 	for (size_t i = 0; i < n; i++) {
 		int error = shared(id, list[i]) ? 0 : device_call(list[i], SOFTROCE_MSG_CM_LISTEN, &m, sizeof m);
 		if (error == 0 || (error == EIO && n > 1))
@@ -475,12 +475,17 @@ static int try_listen(struct id *id, struct device **list, size_t n)
 	return error;
 }
 
+/*
+ * rdma_listen gives all listeners the greatest backlog. The agent counts requests that are not answered; Linux counts those that the
+ * program has not received, which is fewer: a program may receive more requests than its backlog before it accepts the first.
+ */
 EXPORT int rdma_listen(struct rdma_cm_id *rdma, int backlog)
 {
 	struct id *id = to_id(rdma);
 	struct sockaddr *a = &rdma->route.addr.src_addr;
 	struct sockaddr_in any = {.sin_family = AF_INET};
 	struct device *list[MAX_DEVICES];
+	(void)backlog;
 	if (ours(id) != 0 || (!address_usable(a) && rdma_bind_addr(rdma, (struct sockaddr *)&any) != 0))
 		return -1;
 	size_t n = 1;
@@ -488,7 +493,6 @@ EXPORT int rdma_listen(struct rdma_cm_id *rdma, int backlog)
 		n = devices_alive(list, true);
 	if (n == 0 || id->listening)
 		return failed(n == 0 ? ENODEV : EINVAL);
-	id->backlog = backlog > 0 ? backlog : DEFAULT_BACKLOG;
 	pthread_mutex_lock(&opening);
 	int error = try_listen(id, list, n);
 	for (int i = 0; error == EADDRINUSE && id->any_port && i < PORT_TRIES; i++) {

@@ -63,7 +63,6 @@ struct id {
 	bool any_port;         /* the library has chosen the port */
 	bool one_family;       /* a listener at :: has no IPv4 */
 	bool listening;
-	int backlog;           /* of a listener */
 	bool active;           /* this end has asked for the connection */
 	bool accepted;         /* the program has accepted the request; it gets no event of a request before */
 	bool failed;           /* the program has been told that the connection has failed */

@@ -27,6 +27,8 @@ int errno_of(uint16_t status)
 		return EFAULT;
 	case SOFTROCE_STATUS_BUSY_CALLS:
 		return EAGAIN;
+	case SOFTROCE_STATUS_PERMISSION:
+		return EACCES;
 	case SOFTROCE_STATUS_CLOSED:
 	case SOFTROCE_STATUS_GONE:
 		return EIO;

@@ -145,6 +145,7 @@
 #define SOFTROCE_STATUS_LIMIT 5
 #define SOFTROCE_STATUS_MEMORY 6
 #define SOFTROCE_STATUS_BUSY_CALLS 7
+#define SOFTROCE_STATUS_PERMISSION 8
 /*
  * The errors of events of the communication manager that have fields: *cm.RejectedError and
  * *cm.UnresolvedError.

@@ -5,6 +5,7 @@
  * Both ends are in this process, at the address of its device. It prints the first check that fails, and exits with status 1 then.
  */
 #include <arpa/inet.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -198,6 +199,24 @@ static void refusals(void)
 	CHECK(rdma_disconnect(id) == -1 && errno == EINVAL);
 	CHECK(rdma_destroy_id(id) == 0);
 
+	/* A port below 1024 needs a capability, which a child gives up. */
+	CHECK(rdma_destroy_id(listener(channel, &port)) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		struct rdma_event_channel *own = rdma_create_event_channel();
+		struct sockaddr_in low = at_port(80);
+		struct __user_cap_header_struct version = {.version = _LINUX_CAPABILITY_VERSION_3};
+		struct __user_cap_data_struct has[_LINUX_CAPABILITY_U32S_3];
+		CHECK(syscall(SYS_capget, &version, has) == 0);
+		has[0].effective &= ~(1U << CAP_NET_BIND_SERVICE);
+		CHECK(syscall(SYS_capset, &version, has) == 0);
+		CHECK(rdma_create_id(own, &id, NULL, RDMA_PS_TCP) == 0 && rdma_bind_addr(id, (struct sockaddr *)&low) == 0);
+		CHECK(rdma_listen(id, 0) == -1 && errno == EACCES);
+		_exit(0);
+	}
+	int status;
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+
 	listen = listener(channel, &port);
 	struct sockaddr_in a = at_port(port);
 	CHECK(rdma_create_id(channel, &other, NULL, RDMA_PS_TCP) == 0);
@@ -308,9 +327,42 @@ static void channel_ends(void)
 	rdma_destroy_event_channel(client);
 }
 
+/* all_at_once receives all requests before it answers one, of a listener with the backlog 1. */
+static void all_at_once(void)
+{
+	struct rdma_event_channel *server = rdma_create_event_channel(), *client = rdma_create_event_channel();
+	struct rdma_cm_id *active[CALLERS], *passive[CALLERS], *listen;
+	struct rdma_conn_param param = {.retry_count = 7};
+	struct ibv_qp_init_attr init = queues();
+	struct sockaddr_in any = at_port(0);
+	CHECK(rdma_create_id(server, &listen, NULL, RDMA_PS_TCP) == 0 && rdma_bind_addr(listen, (struct sockaddr *)&any) == 0);
+	CHECK(rdma_listen(listen, 1) == 0);
+	for (int i = 0; i < CALLERS; i++) {
+		active[i] = caller(client, ntohs(rdma_get_src_port(listen)));
+		CHECK(rdma_connect(active[i], &param) == 0);
+	}
+	for (int i = 0; i < CALLERS; i++) {
+		struct rdma_cm_event *e = expect(server, RDMA_CM_EVENT_CONNECT_REQUEST);
+		passive[i] = e->id;
+		CHECK(rdma_ack_cm_event(e) == 0);
+	}
+	for (int i = 0; i < CALLERS; i++)
+		CHECK(rdma_create_qp(passive[i], NULL, &init) == 0 && rdma_accept(passive[i], &param) == 0);
+	for (int i = 0; i < CALLERS; i++)
+		take(client, RDMA_CM_EVENT_ESTABLISHED, 0);
+	for (int i = 0; i < CALLERS; i++) {
+		end(active[i]);
+		end(passive[i]);
+	}
+	CHECK(rdma_destroy_id(listen) == 0);
+	rdma_destroy_event_channel(server);
+	rdma_destroy_event_channel(client);
+}
+
 /* Nothing of a request that the program does not take is left: the peer is told at once. */
 static void requests(void)
 {
+	all_at_once();
 	channel_ends();
 	for (int i = 0; i < 10; i++)
 		requests_end();

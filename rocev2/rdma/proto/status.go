@@ -5,6 +5,7 @@ package proto
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
@@ -24,6 +25,7 @@ const (
 	StatusLimit
 	StatusMemory
 	StatusBusyCalls
+	StatusPermission
 
 	firstVerbs Status = 64
 
@@ -49,7 +51,7 @@ var (
 // statuses are the errors by their status. New ones are added at the end.
 var statuses = map[Status]error{
 	StatusProtocol: ErrProtocol, StatusVersion: ErrVersion, StatusHandle: ErrHandle, StatusLimit: ErrLimit,
-	StatusMemory: ErrMemory, StatusBusyCalls: ErrBusyCalls,
+	StatusMemory: ErrMemory, StatusBusyCalls: ErrBusyCalls, StatusPermission: os.ErrPermission,
 
 	firstVerbs: verbs.ErrClosed, firstVerbs + 1: verbs.ErrGone, firstVerbs + 2: verbs.ErrDestroyed, firstVerbs + 3: verbs.ErrBusy,
 	firstVerbs + 4: verbs.ErrTooMany, firstVerbs + 5: verbs.ErrPD, firstVerbs + 6: verbs.ErrNoKey, firstVerbs + 7: verbs.ErrAccess,
