@@ -11,7 +11,7 @@ func init() {
 		return
 	}
 	long = true
-	amounts = map[string]int{"CYCLES": 100_000, "QUEUES": 1000, "COMPLETIONS": 1_000_000, "KILLED": 500, "ORDERS": 1000}
+	amounts = map[string]int{"CYCLES": 100_000, "QUEUES": 1000, "COMPLETIONS": 1_000_000, "KILLED": 500, "ORDERS": 1000, "CONNECTIONS": 1000}
 }
 
 // All tests of the library find nothing with sanitizers. Debian's programs load the runtime first.

@@ -69,8 +69,8 @@ func compileMPI(t *testing.T, dir string) {
 	}
 }
 
-// amounts are how much load.txt does, by the variables of the script. Builds for long tests do more.
-var amounts = map[string]int{"CYCLES": 240, "QUEUES": 1000, "COMPLETIONS": 10000, "KILLED": 20, "ORDERS": 20}
+// amounts are how much load.txt and connect.txt do, by the variables of the script. Builds for long tests do more.
+var amounts = map[string]int{"CYCLES": 240, "QUEUES": 1000, "COMPLETIONS": 10000, "KILLED": 20, "ORDERS": 20, "CONNECTIONS": 100}
 
 // long is whether the test has the time for amounts of which the agent's memory would show a leak.
 var long bool

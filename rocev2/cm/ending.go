@@ -89,7 +89,7 @@ func (m *Manager) disconnect(now int64, c *conn, err error, private []byte) {
 	}
 }
 
-// onDREQ ends the connection at once. The queue pair goes to ERR; messages of this end that the
+// onDREQ ends the connection at once. The application brings its queue pair to ERR; messages of this end that the
 // peer did not want any more are lost.
 func (m *Manager) onDREQ(now int64, c *conn, dreq mad.DREQ) {
 	if dreq.RemoteQPN() != c.path.Local.QPN {

@@ -111,7 +111,7 @@ type Share struct {
 // as much as a process, and twice as many calls: 1000 of them take about 2 percent of a core.
 func Defaults() Limits {
 	l := Limits{Process: [kinds]uint64{
-		QPs: 1024, CQs: 1024, CQEntries: 1 << 20, SRQs: 256, WRs: 1 << 20, MRs: 4096, MWs: 4096, AHs: 4096,
+		QPs: 2048, CQs: 4096, CQEntries: 1 << 20, SRQs: 256, WRs: 1 << 20, MRs: 4096, MWs: 4096, AHs: 4096,
 		Bytes: 16 << 30, Arenas: 4 << 30, Connections: 4096, Listeners: 256, Calls: 1000,
 		Mappings: 1024, Descriptors: 1024,
 	}}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program of rdma_cm for what those of Debian do not do: refusals, ids that move to another channel, requests that nobody
- * takes, and ends of both sides at once. Usage: connect sync|names|refusals|requests|migrate|many|unsupported|fork.
+ * takes, and ends of both sides at once. Usage: connect sync|names|refusals|requests|migrate|unsupported|fork, or many CONNECTIONS.
  * Both ends are in this process, at the address of its device. It prints the first check that fails, and exits with status 1 then.
  */
 #include <arpa/inet.h>
@@ -20,8 +20,8 @@
 #include "loopback.h"
 
 #define BYTES 5000
-#define CONNECTIONS 100
 
+static int connections; /* of many */
 static struct sockaddr_in address; /* of the device */
 
 /* find_address sets the address: that of the first GID that is one of IPv4. */
@@ -410,20 +410,23 @@ static void migrate(void)
 static void many(void)
 {
 	struct rdma_event_channel *server = rdma_create_event_channel(), *client = rdma_create_event_channel();
-	static struct rdma_cm_id *a[CONNECTIONS], *b[CONNECTIONS];
+	struct rdma_cm_id **a = calloc((size_t)connections, sizeof *a), **b = calloc((size_t)connections, sizeof *b);
 	int port;
 	struct rdma_cm_id *listen = listener(server, &port);
-	for (int i = 0; i < CONNECTIONS; i++)
+	CHECK(a != NULL && b != NULL);
+	for (int i = 0; i < connections; i++)
 		connect_pair(server, client, port, &a[i], &b[i]);
-	for (int i = 0; i < CONNECTIONS; i += 2) /* the others end with their queue pairs */
+	for (int i = 0; i < connections; i += 2) /* the others end with their queue pairs */
 		CHECK(rdma_disconnect(a[i]) == 0);
-	for (int i = 0; i < CONNECTIONS; i++) {
+	for (int i = 0; i < connections; i++) {
 		end(a[i]);
 		end(b[i]);
 	}
 	CHECK(rdma_destroy_id(listen) == 0);
 	rdma_destroy_event_channel(server);
 	rdma_destroy_event_channel(client);
+	free(a);
+	free(b);
 }
 
 static void not_there(void)
@@ -479,7 +482,9 @@ int main(int argc, char **argv)
 		{"sync", sync_calls}, {"names", names}, {"refusals", refusals}, {"requests", requests}, {"migrate", migrate}, {"many", many},
 		{"unsupported", not_there}, {"fork", forks},
 	};
-	for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++) {
+	if (argc > 2)
+		connections = atoi(argv[2]);
+	for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
 		if (strcmp(argv[1], cases[i].name) != 0)
 			continue;
 		find_address();
