@@ -28,7 +28,7 @@ func TestAttributes(t *testing.T) {
 	d := open(t, dir)
 	l := d.Limits()
 	if l.QPs != 7 || l.MRs != 9 || l.AHs != proto.MaxObjects || l.RegionBytes != 1<<40 ||
-		l.CQs != 1024 || l.SRQs != 256 || l.MWs != 4096 || l.CQ != 512 {
+		l.CQs != int(most.Process[limits.CQs]) || l.SRQs != 256 || l.MWs != 4096 || l.CQ != 512 {
 		t.Errorf("%+v", l)
 	}
 	testkit.Must1(d.CreateCQ(l.CQ))(t)

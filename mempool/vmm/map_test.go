@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softroce/softroce-xdp/internal/testkit"
 	"github.com/softroce/softroce-xdp/mempool/vmm"
 )
 
@@ -351,14 +353,28 @@ func TestMapGuardianKilled(t *testing.T) {
 	wantLost(t, page, vmm.ErrHandler, "")
 }
 
+// stop stops a process, and returns when none of its threads runs any more: one of the handler may bring a page after the signal
+// is sent.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	testkit.Must(t, unix.Kill(pid, unix.SIGSTOP))
+	testkit.Eventually(t, "all threads are stopped", func() bool {
+		for _, file := range testkit.Must1(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)))(t) {
+			stat, err := os.ReadFile(file)
+			if err == nil && !bytes.Contains(stat, []byte(") T ")) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // A handler that hangs is killed by the guardian, and one that has nothing to do is not.
 func TestMapHandlerHangs(t *testing.T) {
 	idle := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "")
 	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Hour}, "")
 	page := lose(t, m)
-	if err := unix.Kill(m.HandlerPID(), unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, m.HandlerPID())
 	wantLost(t, page, vmm.ErrHandler, "")
 	idle.Bytes()[0] = 1
 	if err := idle.Err(); err != nil {
