@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -89,14 +90,27 @@ func Boot(ctx context.Context, cfg Config) (*VM, error) {
 	})
 }
 
+// launches is how often a machine is started whose qemu ends by an assertion of its own.
+const launches = 3
+
 // launch makes a machine by f. A machine that f fails on is closed.
 func launch(ctx context.Context, cfg Config, f func(context.Context, *VM) error) (*VM, error) {
-	vm := &VM{Config: cfg, exited: make(chan struct{})}
-	if err := f(ctx, vm); err != nil {
-		return nil, errors.Join(fmt.Errorf("rxepeer: start %s: %w", cfg.Name, err), vm.Close())
+	for try := 1; ; try++ {
+		vm := &VM{Config: cfg, exited: make(chan struct{})}
+		err := f(ctx, vm)
+		if err == nil {
+			return vm, nil
+		}
+		err = errors.Join(fmt.Errorf("rxepeer: start %s: %w", cfg.Name, err), vm.Close())
+		if try == launches || ctx.Err() != nil || !assertionFailed(err) {
+			return nil, err
+		}
 	}
-	return vm, nil
 }
+
+// assertionFailed reports whether qemu has ended by an assertion of its own, which happens once in some hundred starts of emulated
+// machines (msix_table_mmio_write).
+func assertionFailed(err error) bool { return strings.Contains(err.Error(), "Assertion `") }
 
 // startQemu starts qemu with the agent's socket, the monitor's, those of the ports and the taps.
 func (vm *VM) startQemu(s start) error {
