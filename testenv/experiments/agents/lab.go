@@ -151,9 +151,13 @@ func (l *Lab) productB(args ...string) (string, error) {
 	return string(out), err
 }
 
+// rmTwice has rm of a script repeated: the agent may put a file into a directory that rm is about to remove.
+const rmTwice = `rm() { command rm "$@" || command rm "$@"; }
+`
+
 // Do runs a script on host A with the names of Situation.Command.
 func (l *Lab) Do(script string) (string, error) {
-	c := l.A.Command("sh", "-ec", script)
+	c := l.A.Command("sh", "-ec", rmTwice+script)
 	c.Env = append(os.Environ(),
 		"IF="+ifName, "PEER="+addrB.Addr().String(), "PINROOT="+l.pins, "PINS="+loader.PinDir(l.pins, ifName),
 		"RUN="+l.run, "STATE="+filepath.Join(l.run, ifName+".json"), "AGENT="+fmt.Sprint(l.state().AgentPID),
