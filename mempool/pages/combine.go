@@ -13,6 +13,7 @@ type entry struct {
 	p     *page
 	r     vmm.Request
 	alone bool // the entry does not wait for those that follow it
+	lost  bool // the slab of the page has ended during the operation
 }
 
 // combine makes operations of requests, in their order. Requests that follow each other, and whose pages are next

@@ -237,10 +237,10 @@ func (s *Store) offset(slot int) uint64 { return uint64(slot) * uint64(s.c.PageB
 // finish completes the requests of an operation. A page that a WRITE has reached is lost nevertheless if its slab has ended
 // meanwhile.
 func (s *Store) finish(list []entry, err error) {
-	var lost []bool
 	s.mu.Lock()
-	for _, e := range list {
-		lost = append(lost, errors.Is(err, node.ErrNotLeased) || err == nil && e.Write && e.p.slab == nil && s.pages[e.r.Page] == e.p)
+	for i := range list {
+		e := &list[i]
+		e.lost = errors.Is(err, node.ErrNotLeased) || err == nil && e.Write && e.p.slab == nil && s.pages[e.r.Page] == e.p
 		if e.p.busy--; e.p.busy > 0 {
 			continue
 		}
@@ -250,8 +250,8 @@ func (s *Store) finish(list []entry, err error) {
 		e.p.kept = nil
 	}
 	s.mu.Unlock()
-	for i, e := range list {
-		if lost[i] {
+	for _, e := range list {
+		if e.lost {
 			e.r.Done(fmt.Errorf("pages: page %d: %w", e.r.Page, s.because(ErrLost)))
 			continue
 		}
