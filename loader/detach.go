@@ -299,21 +299,14 @@ func cleanLive(name string, o Options) (bool, error) {
 // network namespace a state file stays that says so. If ctx ends before it gets control of the
 // interface, it leaves that to the process that has control.
 func Forget(ctx context.Context, a *Attachment) error {
-	for {
-		l, err := takeLease(a.opts.RunDir, a.State.Interface, leaseControl)
-		if err == nil {
-			defer l.release()
-			break
-		}
-		if !errors.Is(err, errLeased) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(leasePoll):
-		}
+	l, err := waitLease(ctx, a.opts.RunDir, a.State.Interface)
+	if errors.Is(err, errLeased) {
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer l.release()
 	where, dev := locateLink(a.ingress)
 	lost := a.Lost()
 	var errs []error

@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -43,28 +44,20 @@ func takeLease(runDir, ifname, kind string) (*lease, error) {
 		return nil, err
 	}
 	path := leasePath(runDir, ifname, kind)
-	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o644)
-		if err != nil {
-			return nil, fmt.Errorf("%s: lock: %w", ifname, err)
-		}
+	f, err := OpenLocked(path, 0o644, func(fd uintptr) error {
 		lk := unix.Flock_t{Type: unix.F_WRLCK}
-		if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lk); err != nil {
-			f.Close()
-			if errors.Is(err, unix.EAGAIN) {
-				return nil, fmt.Errorf("%w %s", errLeased, leaseHolder(runDir, ifname, kind))
-			}
-			return nil, fmt.Errorf("%s: lock %s: %w", ifname, path, err)
-		}
-		if !StillAt(f, path) { // the previous owner has just removed it
-			f.Close()
-			continue
-		}
-		// A full file system is no error: the lock itself needs no space.
-		_ = f.Truncate(0)
-		_, _ = fmt.Fprintf(f, "%d (%s)", os.Getpid(), filepath.Base(os.Args[0]))
-		return &lease{f, path}, nil
+		return unix.FcntlFlock(fd, unix.F_OFD_SETLK, &lk)
+	})
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return nil, fmt.Errorf("%w %s", errLeased, leaseHolder(runDir, ifname, kind))
+	case err != nil:
+		return nil, fmt.Errorf("%s: lock: %w", ifname, err)
 	}
+	// A full file system is no error: the lock itself needs no space.
+	_ = f.Truncate(0)
+	_, _ = fmt.Fprintf(f, "%d (%s)", os.Getpid(), filepath.Base(os.Args[0]))
+	return &lease{f, path}, nil
 }
 
 // cleaning is the end of the text of a lease that its owner has for a moment, to remove what a killed process has left.
@@ -76,7 +69,7 @@ func (l *lease) cleans() { _, _ = l.f.WriteString(cleaning) }
 // release removes the file before the lock: otherwise two processes could have locks on
 // different files of the same name.
 func (l *lease) release() {
-	if StillAt(l.f, l.path) { // else it is that of another process
+	if stillAt(l.f, l.path) { // else it is that of another process
 		_ = os.Remove(l.path)
 	}
 	l.f.Close()
@@ -85,7 +78,7 @@ func (l *lease) release() {
 // restore creates the file of the lease again if somebody has removed it, and takes the lock on it.
 // The error wraps errLeased if another process was faster.
 func (l *lease) restore() error {
-	if StillAt(l.f, l.path) {
+	if stillAt(l.f, l.path) {
 		return nil
 	}
 	runDir, file := filepath.Split(l.path)
@@ -154,7 +147,12 @@ func TakeControl(o Options, ifnames ...string) (*Control, error) {
 	slices.Sort(sorted)
 	c := &Control{}
 	for _, name := range sorted {
-		l, err := waitLease(name, o)
+		ctx, cancel := context.WithTimeout(context.Background(), o.Patience)
+		l, err := waitLease(ctx, o.RunDir, name)
+		cancel()
+		if errors.Is(err, errLeased) {
+			err = fmt.Errorf("%s: %w, %w: waited %v for it; try again when it has ended, or end it", name, ErrBusy, err, o.Patience)
+		}
 		if err != nil {
 			c.Release()
 			return nil, err
@@ -164,15 +162,33 @@ func TakeControl(o Options, ifnames ...string) (*Control, error) {
 	return c, nil
 }
 
-func waitLease(ifname string, o Options) (*lease, error) {
-	for end := time.Now().Add(o.Patience); ; time.Sleep(leasePoll) {
-		l, err := takeLease(o.RunDir, ifname, leaseControl)
+// AwaitControl takes control of an interface as soon as no other process has it. If ctx ends before, it returns its error.
+func AwaitControl(ctx context.Context, o Options, ifname string) (*Control, error) {
+	o = o.withDefaults()
+	if err := checkPrivileges(); err != nil {
+		return nil, err
+	}
+	l, err := waitLease(ctx, o.RunDir, ifname)
+	if errors.Is(err, errLeased) {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Control{[]*lease{l}}, nil
+}
+
+// waitLease takes the lease of control. The error is errLeased if another process has it until ctx ends.
+func waitLease(ctx context.Context, runDir, ifname string) (*lease, error) {
+	for {
+		l, err := takeLease(runDir, ifname, leaseControl)
 		if !errors.Is(err, errLeased) {
 			return l, err
 		}
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("%s: %w, %w: waited %v for it; try again when it has ended, or end it",
-				ifname, ErrBusy, err, o.Patience)
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(leasePoll):
 		}
 	}
 }

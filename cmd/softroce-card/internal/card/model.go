@@ -78,21 +78,12 @@ func listenUnix(path string) (net.Listener, error) {
 // remove it, and the second that of the first.
 func lockPath(path string) (unlock func(), err error) {
 	path += ".lock"
-	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o666)
-		if err != nil {
-			return nil, err
-		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		if loader.StillAt(f, path) { // else the one before has removed it
-			return func() {
-				_ = os.Remove(path)
-				f.Close()
-			}, nil
-		}
-		f.Close()
+	f, err := loader.OpenLocked(path, 0o666, func(fd uintptr) error { return unix.Flock(int(fd), unix.LOCK_EX) })
+	if err != nil {
+		return nil, err
 	}
+	return func() {
+		_ = os.Remove(path)
+		f.Close()
+	}, nil
 }

@@ -103,8 +103,7 @@ type attachJob struct {
 	recovered  bool // pins or state were lost, and are there again
 
 	change     *revision   // changes of an existing attachment; nil = there is none yet
-	signal     int         // foreground process that runs the agent, and is told to reload; 0 = none
-	process    *os.Process // process of signal
+	process    *os.Process // foreground process that runs the agent, and is told to reload; nil = none
 	kept       int         // process of the agent that goes on; 0 = none
 	fresh      bool        // attached by this command: detached if another interface fails
 	report     string      // result for the user; "" = nothing was done
@@ -172,7 +171,7 @@ func attachAll(jobs []*attachJob, foreground bool) (_ *loader.Control, err error
 	}
 	for _, j := range jobs {
 		report, err := j.do()
-		if err == nil && !foreground && j.kept == 0 && j.signal == 0 {
+		if err == nil && !foreground && j.kept == 0 && j.process == nil {
 			err = startAgent(j.attacher, j.name)
 		}
 		if err != nil {
@@ -216,7 +215,7 @@ func (j *attachJob) plan() error {
 
 func (j *attachJob) do() (string, error) {
 	switch {
-	case j.signal != 0:
+	case j.process != nil:
 		return "", nil // reloadAll reports it
 	case j.kept != 0:
 		return fmt.Sprintf("was attached, and had lost pins or state: they are there again, and the agent (pid %d) goes on", j.kept), nil

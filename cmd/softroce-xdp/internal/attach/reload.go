@@ -33,14 +33,14 @@ func (j *attachJob) planReload(agent int) error {
 			"then `softroce-xdp attach --upgrade %[1]s` without settings (systemd: `systemctl reload softroce-xdp@%[1]s`)", j.name, given, agent)
 	}
 	// The process itself is kept, and not only its ID, which another one may have when it is told to reload.
-	var err error
-	if j.process, err = os.FindProcess(agent); err != nil {
+	process, err := os.FindProcess(agent)
+	if err != nil {
 		return fmt.Errorf("%s: agent %d: %w", j.name, agent, err)
 	}
 	if loader.AgentProcess(j.name, j.set.Options) != agent {
 		return fmt.Errorf("%s: agent %d has ended meanwhile: try again", j.name, agent)
 	}
-	j.signal = agent
+	j.process = process
 	return nil
 }
 
@@ -50,7 +50,7 @@ const reloadPatience = 30 * time.Second
 // reloadAll has the foreground processes of the jobs reload, and returns when each of their
 // interfaces has the new agent. It releases control, which the processes need.
 func reloadAll(all []*attachJob, control *loader.Control) error {
-	jobs := slices.DeleteFunc(slices.Clone(all), func(j *attachJob) bool { return j.signal == 0 })
+	jobs := slices.DeleteFunc(slices.Clone(all), func(j *attachJob) bool { return j.process == nil })
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -68,12 +68,12 @@ func reloadAll(all []*attachJob, control *loader.Control) error {
 	}
 	done := map[int]bool{} // a process can have several interfaces
 	for _, j := range jobs {
-		if done[j.signal] {
+		if done[j.process.Pid] {
 			continue
 		}
-		done[j.signal] = true
+		done[j.process.Pid] = true
 		if err := j.process.Signal(unix.SIGHUP); err != nil {
-			return fmt.Errorf("%s: agent %d: %w", j.name, j.signal, err)
+			return fmt.Errorf("%s: agent %d: %w", j.name, j.process.Pid, err)
 		}
 	}
 	var errs []error
@@ -92,32 +92,26 @@ func (j *attachJob) waitReload(before loader.State) error {
 			return nil
 		}
 		if errors.Is(j.process.Signal(unix.Signal(0)), os.ErrProcessDone) {
-			return fmt.Errorf("%s: process %d has ended instead of reloading: see its log", j.name, j.signal)
+			return fmt.Errorf("%s: process %d has ended instead of reloading: see its log", j.name, j.process.Pid)
 		}
 	}
-	return fmt.Errorf("%s: process %d has not reloaded within %v: its log says whether it refuses, and why", j.name, j.signal, reloadPatience)
+	return fmt.Errorf("%s: process %d has not reloaded within %v: its log says whether it refuses, and why", j.name, j.process.Pid, reloadPatience)
 }
 
-// controlLook is how often an agent that waits for control looks whether it is to end.
-const controlLook = time.Second
+// controlPatience is how long an agent waits for control before it says so.
+const controlPatience = time.Second
 
 // takeControl takes control of the interface as soon as no other process has it. That process may start an agent, whose engine
 // this one would take away if it went on without control.
 func (j *attachJob) takeControl(ctx context.Context, log *slog.Logger) (*loader.Control, error) {
 	o := j.Options()
-	o.Patience = controlLook
-	for first := true; ; first = false {
-		control, err := loader.TakeControl(o, j.name)
-		if !errors.Is(err, loader.ErrBusy) {
-			return control, err
-		}
-		if first {
-			log.Info("reload: waits for another command", "err", err)
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	o.Patience = controlPatience
+	control, err := loader.TakeControl(o, j.name)
+	if errors.Is(err, loader.ErrBusy) {
+		log.Info("reload: waits for another command", "err", err)
+		control, err = loader.AwaitControl(ctx, o, j.name)
 	}
+	return control, err
 }
 
 // reload replaces programs and settings of a background agent that was executed again. Control is the caller's, also after
