@@ -110,10 +110,6 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		place = 2
 	}
 	r.header(out, w, opcodes[w.op][place], r.psn(n))
-	next := n + 1
-	if w.isRead() {
-		next = w.end()
-	}
 	if r.gone != 0 { // of a READ, one packet: the rest counts from the first response on
 		r.extendInflight(min(n+1, r.sndMax))
 	}
@@ -122,7 +118,9 @@ func (r *requester) emit(now Time, out *Outbound, i uint32, w *wqe, n uint64, as
 		out.Missed = 1
 	}
 	out.Solicited = last && w.flags&verbs.Solicited != 0
+	next := n + 1
 	if w.isRead() {
+		next = w.end()
 		out.PayloadLen, out.AckReq = 0, true
 		if !again {
 			r.reads.add(r, i)
