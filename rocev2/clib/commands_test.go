@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
+	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer"
 )
 
 // command is a row of the table of commands: a program of Debian with options, between two hosts, or on one host.
@@ -133,15 +134,12 @@ func (c command) connects() bool {
 // the one before. perftest connects twice, and does not wait until its server listens again.
 var refusals = regexp.MustCompile(`REJECTED|UNREACHABLE, error 1|Connection refused|Unable to init the socket connection|Address already in use`)
 
-// late matches what the examples of libibverbs print if an agent stood still for 1.8 s: their timeout cannot be changed.
-var late = regexp.MustCompile(`Failed status transport retry counter exceeded \(12\)`)
-
-// lateTries is how often such a program runs at most.
+// lateTries is how often an example of libibverbs runs at most if an agent stood still for 1.8 s.
 const lateTries = 5
 
 // wasLate reports whether a program has failed for that reason alone.
 func wasLate(program string, err error) bool {
-	return err != nil && strings.HasPrefix(program, "ibv_") && late.MatchString(err.Error()) && !errors.Is(err, errInvalidData)
+	return err != nil && strings.HasPrefix(program, "ibv_") && rxepeer.TimedOut(err.Error())
 }
 
 // results match what a program prints that has measured something, or listed the device.
@@ -257,12 +255,10 @@ func (c command) lastACKLost(err error) bool {
 // that of each page, and exit with status 0.
 func invalidData(stdout string) error {
 	if strings.Contains(stdout, "invalid data") {
-		return errInvalidData
+		return errors.New("the program has received invalid data")
 	}
 	return nil
 }
-
-var errInvalidData = errors.New("the program has received invalid data")
 
 // unsaid matches the errors of rdma_client and rdma_xclient with which they exit with status 0.
 var unsaid = regexp.MustCompile(`(?m)^rdma_\w+: `)

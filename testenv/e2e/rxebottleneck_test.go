@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -138,10 +137,7 @@ func (p *pair) pingpong(ctx context.Context, t *testing.T, r rxepeer.Route, size
 	x.Server, x.Client = withSize(x.Server, fmt.Sprint(size)), withSize(x.Client, fmt.Sprint(size))
 	for i := 1; ; i++ {
 		_, err := p.b.Exchange(ctx, p.a, x)
-		if err == nil || i == lateTries {
-			return err
-		}
-		if text := err.Error(); !strings.Contains(text, "transport retry counter exceeded") || strings.Contains(text, "invalid data") {
+		if err == nil || i == lateTries || !rxepeer.TimedOut(err.Error()) {
 			return err
 		}
 		t.Logf("again: %v", err)

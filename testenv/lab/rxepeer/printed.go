@@ -20,6 +20,12 @@ func PerftestFigure(out, size string, column int) (float64, error) {
 	return 0, fmt.Errorf("no line of size %s in perftest's words:\n%s", size, out)
 }
 
+// TimedOut reports whether an example of libibverbs has printed that its peer did not answer, and nothing of wrong data. Its ACK
+// timeout of 67 ms cannot be changed, and a machine may be paused for longer.
+func TimedOut(printed string) bool {
+	return strings.Contains(printed, "Failed status transport retry counter exceeded (12)") && !strings.Contains(printed, "invalid data")
+}
+
 // DevinfoGID reads the index of the GID of an IPv4 address in what ibv_devinfo -v prints.
 func DevinfoGID(out string, addr netip.Addr) (string, error) {
 	found := regexp.MustCompile(`GID\[ *(\d+)\]:\s*::ffff:` + regexp.QuoteMeta(addr.String()) + `\b`).FindStringSubmatch(out)
