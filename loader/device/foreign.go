@@ -16,15 +16,12 @@ import (
 // A process that exceeds it loses its connection. It counts as a process of its user until the call
 // returns, which limits the number of such goroutines.
 
-// The server looks foreignLooks times whether a system call on a descriptor of a process has ended. They are counted: a machine that
-// stood still for that time has not looked.
 const (
 	foreignLooks    = 20
-	foreignLook     = 100 * time.Millisecond
-	foreignPatience = foreignLooks * foreignLook
+	foreignPatience = foreignLooks * lookTime
 )
 
-// within calls f, and returns false if it takes too long. f goes on then.
+// within calls f, and returns false if it takes longer than foreignPatience. f goes on then.
 func (k *socket) within(f func()) bool {
 	done := make(chan struct{})
 	k.lastCall = done
@@ -32,19 +29,8 @@ func (k *socket) within(f func()) bool {
 		defer close(done)
 		f()
 	}()
-	look := time.NewTicker(foreignLook)
-	defer look.Stop()
-	for range foreignLooks {
-		select {
-		case <-done:
-			return true
-		case <-look.C:
-		}
-	}
-	select {
-	case <-done:
+	if looked(done, foreignLooks) {
 		return true
-	default:
 	}
 	k.s.log.Warn("a descriptor that a process has passed blocks: the process loses its connection", "pid", k.process.pid, "uid", k.process.uid)
 	k.late = append(k.late, done)

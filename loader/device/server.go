@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/softroce/softroce-xdp/loader/device/limits"
 	"github.com/softroce/softroce-xdp/rocev2/nic"
@@ -154,10 +153,9 @@ func (s *Server) admit(c *session) bool {
 	return true
 }
 
-// The server looks lastLooks times whether the processes were told why the device has ended. They are counted, as foreignLooks.
 const (
-	lastLooks = 10
-	lastLook  = 100 * time.Millisecond
+	lastLooks = 10 // whether the processes were told why the device has ended
+	endLooks  = 30 // whether a device has ended whose interface was lost
 )
 
 // follow passes events of the device to the processes they concern. The last one says why it has ended.
@@ -181,21 +179,22 @@ func (s *Server) dismiss() {
 		sockets = append(sockets, c.socket)
 	}
 	s.mu.Unlock()
-	look := time.NewTicker(lastLook)
-	defer look.Stop()
-	looks := 0
-	for len(sockets) > 0 && looks < lastLooks {
-		select {
-		case <-sockets[0].hung:
-			sockets = sockets[1:]
-		case <-look.C:
-			looks++
+	all := make(chan struct{})
+	go func() {
+		defer close(all)
+		for _, k := range sockets {
+			<-k.hung // at the latest by hangUp, which follows
 		}
-	}
+	}()
+	looked(all, lastLooks)
 }
 
 // Ended is closed when the device has ended, by itself or by Close.
 func (s *Server) Ended() <-chan struct{} { return s.done }
+
+// AwaitEnd waits until the device has ended, for three seconds. That of an interface that was lost ends by itself, and tells its
+// processes why: Close before would not.
+func (s *Server) AwaitEnd() { looked(s.done, endLooks) }
 
 func (s *Server) event(e verbs.Event) {
 	m := proto.Event{Type: uint32(e.Type), Addr: proto.AddrOf(e.Addr)}

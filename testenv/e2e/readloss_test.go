@@ -25,10 +25,10 @@ func TestRxeReadLoss(t *testing.T) {
 	x.Timeout = 10 * time.Minute
 	// Eight packets a READ, of which rxe asks for all again: few get across in the time of an exchange.
 	x.Server, x.Client = replaceFlag(x.Server, "-n", "20"), replaceFlag(x.Client, "-n", "20")
-	if err := p.b.SetNetem(ctx, rxepeer.Netem{Egress: "loss 10%"}); err != nil {
+	if err := p.b.SetNetem(ctx, rxepeer.Netem{Egress: "loss 20%"}); err != nil {
 		t.Fatal(err)
 	}
-	p.exchange(ctx, t, "10 % lost", x)
+	p.exchange(ctx, t, "20 % lost", x)
 	if err := p.b.SetNetem(ctx, rxepeer.Netem{}); err != nil {
 		t.Fatal(err)
 	}

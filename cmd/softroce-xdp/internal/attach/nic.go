@@ -262,26 +262,6 @@ func runAgent(ctx context.Context, name string, o loader.Options, log *slog.Logg
 // nicRetry is the time between two attempts to open a device that has ended.
 const nicRetry = time.Second
 
-// The device of an interface that was lost ends by itself, and tells its processes why. The agent finds the loss by itself, and may
-// be the first: it looks endLooks times for the end of the device. They are counted: a machine that stood still has not looked.
-const (
-	endLooks = 30
-	endLook  = 100 * time.Millisecond
-)
-
-// awaitEnd waits until the device has ended by itself.
-func awaitEnd(s *device.Server) {
-	look := time.NewTicker(endLook)
-	defer look.Stop()
-	for range endLooks {
-		select {
-		case <-s.Ended():
-			return
-		case <-look.C:
-		}
-	}
-}
-
 // keepServing opens the device again when it has ended by itself, until stop. lost reports that its interface was lost.
 func keepServing(s *device.Server, stop <-chan struct{}, lost func() bool, again func() (*device.Server, error), log *slog.Logger) {
 	for {
@@ -292,8 +272,8 @@ func keepServing(s *device.Server, stop <-chan struct{}, lost func() bool, again
 		select {
 		case <-stop:
 			if s != nil {
-				if lost() {
-					awaitEnd(s)
+				if lost() { // the agent may find it before the device does
+					s.AwaitEnd()
 				}
 				closeNIC(s, log)
 			}
