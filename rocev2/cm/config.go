@@ -19,9 +19,9 @@ type Config struct {
 	GUID func(peer netip.Addr) uint64
 	// Rand gives random numbers for communication IDs. Default: crypto/rand.
 	Rand func() uint32
-	// Alone means that no other communication manager works at these addresses: messages that
-	// belong to nobody are answered (REJ, DREP) and not left to others.
-	Alone bool
+	// Alone reports whether no other communication manager works at these addresses now: messages that
+	// belong to nobody are answered then (REJ, DREP), and left to others if not. Default: never.
+	Alone func() bool
 	// Steer has the Manager report by Steer actions which messages belong to it.
 	Steer bool
 
@@ -69,6 +69,9 @@ func (c Config) complete() Config {
 	}
 	if c.GUID == nil {
 		c.GUID = guidFor(c.Rand)
+	}
+	if c.Alone == nil {
+		c.Alone = func() bool { return false }
 	}
 	fill(&c.ResponseTimeout, 18)
 	c.ResponseTimeout = min(max(c.ResponseTimeout, minTimeout), maxTimeout)

@@ -59,9 +59,6 @@ func (m *Manager) Take() []Action {
 // Counters returns the counters.
 func (m *Manager) Counters() Counters { return m.count }
 
-// SetAlone sets Config.Alone.
-func (m *Manager) SetAlone(on bool) { m.cfg.Alone = on }
-
 // Len is the number of connections and resolutions, those in timewait included.
 func (m *Manager) Len() int { return len(m.conns) }
 
@@ -202,15 +199,18 @@ func (m *Manager) findByGUID(src netip.Addr, rej mad.REJ) *conn {
 // onUnowned answers what belongs to nobody, if nobody else could be the owner.
 func (m *Manager) onUnowned(src, dst netip.Addr, h mad.Header) {
 	m.count.Unowned++
-	if !m.cfg.Alone {
-		return
-	}
 	p := mad.Pair{Header: h}
+	var answer mad.Header
 	switch h.Attr() {
 	case mad.AttrREP:
-		m.sendTo(dst, src, mad.NewREJ(h.TID(), p.RemoteCommID(), p.LocalCommID(), mad.KindREP, mad.ReasonInvalidCommID).Header)
+		answer = mad.NewREJ(h.TID(), p.RemoteCommID(), p.LocalCommID(), mad.KindREP, mad.ReasonInvalidCommID).Header
 	case mad.AttrDREQ:
-		m.sendTo(dst, src, mad.NewDREP(h.TID(), p.RemoteCommID(), p.LocalCommID()).Header)
+		answer = mad.NewDREP(h.TID(), p.RemoteCommID(), p.LocalCommID()).Header
+	default:
+		return
+	}
+	if m.cfg.Alone() {
+		m.sendTo(dst, src, answer)
 	}
 }
 

@@ -52,6 +52,9 @@ type world struct {
 	proof           Proof // proof carried by all messages
 }
 
+// always is that of a manager that works alone.
+func always() bool { return true }
+
 type flight struct {
 	at int64
 	Send
@@ -60,7 +63,7 @@ type flight struct {
 func newWorld(t tester, seed uint64, change func(*Config)) *world {
 	w := &world{t: t, now: second, proof: Plain, rand: rand.New(rand.NewPCG(seed, 1))}
 	for _, h := range []**host{&w.a, &w.b} {
-		c := Config{Rand: w.rand.Uint32, Alone: true}
+		c := Config{Rand: w.rand.Uint32, Alone: always}
 		if change != nil {
 			change(&c)
 		}

@@ -20,10 +20,6 @@ func (m *Manager) onREQ(now int64, src, dst netip.Addr, r mad.REQ, proof Proof) 
 		return
 	}
 	l := m.listeners[r.ServiceID()]
-	if l == nil && !m.cfg.Alone {
-		m.count.Unowned++
-		return
-	}
 	reject := func(reason mad.Reason, info ...byte) {
 		rej := mad.NewREJ(r.TID(), 0, r.LocalCommID(), mad.KindREQ, reason)
 		_ = rej.SetInfo(info) // one byte
@@ -31,7 +27,9 @@ func (m *Manager) onREQ(now int64, src, dst netip.Addr, r mad.REQ, proof Proof) 
 	}
 	if l == nil {
 		m.count.Unowned++
-		reject(mad.ReasonInvalidServiceID)
+		if m.cfg.Alone() {
+			reject(mad.ReasonInvalidServiceID)
+		}
 		return
 	}
 	data, private, reason := checkREQ(src, dst, r)

@@ -71,7 +71,7 @@ func TestRefusedREQ(t *testing.T) {
 		}, mad.ReasonInvalidGID},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := New(Config{Alone: true, MaxPMTU: 4})
+			m := New(Config{Alone: always, MaxPMTU: 4})
 			if err := m.Listen(service, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestNotAlone(t *testing.T) {
 	if m.Counters().Unowned != 4 {
 		t.Errorf("%+v", m.Counters())
 	}
-	alone := New(Config{Alone: true})
+	alone := New(Config{Alone: always})
 	for _, c := range []struct {
 		h    mad.Header
 		want mad.Attr
@@ -242,7 +242,7 @@ func TestStale(t *testing.T) {
 	w.connect(params())
 	w.run(time.Second)
 	guid := w.a.cfg.GUID
-	w.a = &host{Manager: New(Config{Rand: w.rand.Uint32, GUID: guid, Alone: true}), auto: true}
+	w.a = &host{Manager: New(Config{Rand: w.rand.Uint32, GUID: guid, Alone: always}), auto: true}
 	again := w.connect(params())
 	w.run(time.Second)
 	w.want(w.a, again, Failed, Gone)

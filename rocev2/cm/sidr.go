@@ -71,7 +71,7 @@ func (m *Manager) onSIDRREQ(now int64, src, dst netip.Addr, r mad.SIDRREQ, proof
 	l := m.listeners[r.ServiceID()]
 	if l == nil {
 		m.count.Unowned++
-		if m.cfg.Alone {
+		if m.cfg.Alone() {
 			m.sendTo(dst, src, mad.NewSIDRREP(r.TID(), r.RequestID(), mad.SIDRUnsupported, r.ServiceID()).Header)
 		}
 		return

@@ -90,7 +90,7 @@ func TestRestartedPlainPeer(t *testing.T) {
 			w.listen(0)
 			w.connect(params())
 			w.run(time.Second)
-			w.a = &host{Manager: New(Config{Rand: w.rand.Uint32, GUID: w.a.cfg.GUID, Alone: alone}), auto: true}
+			w.a = &host{Manager: New(Config{Rand: w.rand.Uint32, GUID: w.a.cfg.GUID, Alone: func() bool { return alone }}), auto: true}
 			again := w.connect(params())
 			w.run(10 * time.Second)
 			w.want(w.a, again, Reply, Established)
@@ -104,7 +104,7 @@ func TestRestartedPlainPeer(t *testing.T) {
 // A restarted peer of the active end: it answers the DREQ, as it has no such connection.
 func TestRestartedPeerOfActiveEnd(t *testing.T) {
 	w, h, c := connectedWorld(t, true)
-	w.b = &host{Manager: New(Config{Rand: w.rand.Uint32, Alone: true}), auto: true}
+	w.b = &host{Manager: New(Config{Rand: w.rand.Uint32, Alone: always}), auto: true}
 	r := replacing(t, c, 7)
 	h.Receive(w.now, c.peer, c.local, r.Header, Plain)
 	w.run(time.Second)

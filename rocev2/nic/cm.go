@@ -71,7 +71,7 @@ func (d *Device) startCM() (*cmservice.Service, error) {
 	pmtu, _ := rocev2.PMTUForMTU(d.mtu)
 	port := newMADPort(d)
 	svc := cmservice.New(port, cm.Config{
-		Alone: d.routes == nil, AckDelay: ackDelay, MaxPMTU: pmtu, MaxConns: cmSteered - 2*answered, MaxAnswered: answered,
+		Alone: d.alone(), AckDelay: ackDelay, MaxPMTU: pmtu, MaxConns: cmSteered - 2*answered, MaxAnswered: answered,
 	})
 	if err := d.do(func() error { d.eng.core.StartMADs(svc); return nil }); err != nil {
 		svc.Close()
@@ -80,7 +80,7 @@ func (d *Device) startCM() (*cmservice.Service, error) {
 	c.port.Store(port)
 	c.svc.Store(svc)
 	go func() {
-		d.followKernelCM(svc)
+		d.followKernelCM(port.ports)
 		svc.Close()
 	}()
 	return svc, nil

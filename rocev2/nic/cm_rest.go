@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
-	"github.com/softroce/softroce-xdp/rocev2/nic/internal/cmservice"
 )
 
 // Messages of the communication manager that belong to no listener and no connection of this device
@@ -16,32 +15,56 @@ import (
 // them, and a peer that connects to a port without a listener would wait for ten seconds. So the
 // manager of this device answers them then. The kernel is asked once a second.
 
-// restInterval is how often the kernel is asked.
-const restInterval = time.Second
+const (
+	// restInterval is how often the kernel is asked.
+	restInterval = time.Second
+	// restRecent is for how long its answer holds for messages that come: a device may just have been added.
+	restRecent = 10 * time.Millisecond
+)
 
 // restOwner says who owns the messages that no key of the manager matches. All functions may be called
 // at any time.
 type restOwner struct {
-	kernel    func() bool         // the kernel has an RDMA device on the interface
 	addresses func() []netip.Addr // addresses of the interface; some may be invalid
 	steer     func(s cm.Steer) error
-	alone     func(on bool) // switch of the manager
 
-	on      []netip.Addr // addresses with a KeyRest
-	isAlone bool
+	on []netip.Addr // addresses with a KeyRest
+}
+
+// kernelRDMA reports whether the kernel has an RDMA device on the interface.
+func (d *Device) kernelRDMA() bool { return d.routes != nil && d.routes.KernelRDMA() }
+
+// alone returns cm.Config.Alone.
+func (d *Device) alone() func() bool {
+	return recent(restRecent, func() bool { return !d.kernelRDMA() })
+}
+
+// recent returns f, whose result holds for a time. One goroutine calls it.
+func recent(life time.Duration, f func() bool) func() bool {
+	var at time.Time
+	var result bool
+	return func() bool {
+		if now := time.Now(); at.IsZero() || now.Sub(at) > life {
+			result, at = f(), now
+		}
+		return result
+	}
 }
 
 // followKernelCM gives these messages to the manager or to the kernel until the device has ended.
-func (d *Device) followKernelCM(svc *cmservice.Service) {
+func (d *Device) followKernelCM(ports *kernelPorts) {
 	if d.routes == nil { // a loopback device is alone
 		<-d.done
 		return
 	}
-	r := restOwner{kernel: d.routes.KernelRDMA, addresses: d.GIDs, steer: d.dataplane.SteerMAD, alone: svc.SetAlone}
+	defer ports.close()
+	r := restOwner{addresses: d.GIDs, steer: d.dataplane.SteerMAD}
 	t := time.NewTicker(restInterval)
 	defer t.Stop()
 	for {
-		r.update()
+		kernel := d.kernelRDMA()
+		ports.follow(kernel)
+		r.update(kernel)
 		select {
 		case <-t.C:
 		case <-d.done:
@@ -50,20 +73,15 @@ func (d *Device) followKernelCM(svc *cmservice.Service) {
 	}
 }
 
-// update asks the kernel, and writes what has changed. What fails is tried again the next time.
-func (r *restOwner) update() {
+// update writes what has changed; kernel: the kernel has an RDMA device on the interface. What fails is tried again the next time.
+func (r *restOwner) update(kernel bool) {
 	var want []netip.Addr
-	if !r.kernel() {
+	if !kernel {
 		for _, a := range r.addresses() {
 			if a.IsValid() {
 				want = append(want, a.Unmap())
 			}
 		}
-	}
-	// Before the first message comes, and not while some still come that are the kernel's.
-	if is := len(want) > 0; is != r.isAlone {
-		r.isAlone = is
-		r.alone(is)
 	}
 	var on []netip.Addr
 	for _, a := range r.on {

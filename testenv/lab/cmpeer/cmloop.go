@@ -123,7 +123,7 @@ func (d *LoopDevice) OpenCM() (cm.Session, error) {
 		return nil, verbs.ErrClosed
 	}
 	c := d.cfg.CM
-	c.Alone = true
+	c.Alone = func() bool { return true }
 	s := &session{dev: d, m: cm.New(c), events: make(chan cm.Event), wake: make(chan struct{}, 1)}
 	d.sessions, d.managers = append(d.sessions, s), append(d.managers, s.m)
 	go s.deliver()

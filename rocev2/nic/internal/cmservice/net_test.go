@@ -50,7 +50,7 @@ func newNetwork(t *testing.T, seed uint64) (a, b *end) {
 	n := &network{rand: rand.New(rand.NewPCG(seed, 1)), ends: map[netip.Addr]*end{}, sent: map[mad.Attr]int{}, proof: cm.Plain}
 	for _, addr := range []netip.Addr{addrA, addrB} {
 		e := &end{net: n, keys: map[cm.Key]bool{}}
-		e.svc = cmservice.New(e, cm.Config{Alone: true, Rand: n.uint32})
+		e.svc = cmservice.New(e, cm.Config{Alone: func() bool { return true }, Rand: n.uint32})
 		n.ends[addr] = e
 		t.Cleanup(e.svc.Close)
 	}

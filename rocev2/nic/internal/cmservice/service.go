@@ -193,9 +193,6 @@ func (s *Service) note(n pairNews) {
 	}
 }
 
-// SetAlone is Config.Alone from now on.
-func (s *Service) SetAlone(on bool) { s.do(func() { s.manager.SetAlone(on) }) }
-
 func (s *Service) poke() {
 	select {
 	case s.wake <- struct{}{}:

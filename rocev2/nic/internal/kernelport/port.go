@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kernelport takes ports of the kernel's RDMA connection manager (rdma_cm).
+// Internal to this project. A port that is taken is refused to rdma_bind_addr of programs that use the kernel's manager, in the
+// network namespace of the thread that has taken it. Nothing listens there.
+package kernelport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softroce/softroce-xdp/rocev2/mad"
+)
+
+// device belongs to the kernel's module rdma_ucm.
+const device = "/dev/infiniband/rdma_cm"
+
+// ErrTaken means that a program of the kernel's manager has the port.
+var ErrTaken = errors.New("a program that uses the kernel's RDMA has the port")
+
+// Port is a port that is taken.
+type Port struct{ ids *os.File } // the kernel gives an ID and its port back when its file is closed
+
+// Close gives the port back.
+func (p *Port) Close() error { return p.ids.Close() }
+
+// Take takes a port at all addresses. Without the module rdma_ucm the error wraps fs.ErrNotExist: no program can use the kernel's
+// manager then.
+func Take(space mad.PortSpace, port uint16) (*Port, error) {
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("port of the kernel's RDMA: %w", err)
+	}
+	if err := take(f, space, port); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("port %d of the kernel's RDMA: %w", port, err)
+	}
+	return &Port{f}, nil
+}
+
+func take(f *os.File, space mad.PortSpace, port uint16) error {
+	id := new(uint32)
+	var pin runtime.Pinner // the kernel writes the ID there
+	pin.Pin(id)
+	defer pin.Unpin()
+	if _, err := f.Write(createID(uint64(uintptr(unsafe.Pointer(id))), space)); err != nil {
+		return err
+	}
+	_, err := f.Write(bindIP(*id, port))
+	if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL) { // at one address, at all addresses
+		return ErrTaken
+	}
+	return err
+}
+
+// Commands, as in rdma/rdma_user_cm.h. A command follows a header: number, length, room for the answer. Fields are in the byte
+// order of the host.
+const (
+	cmdCreateID = 0
+	cmdBindIP   = 2
+)
+
+func header(command uint32, in, out uint16) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, command)
+	b = binary.NativeEndian.AppendUint16(b, in)
+	return binary.NativeEndian.AppendUint16(b, out)
+}
+
+// createID asks for an ID, which the kernel writes to an address of this process.
+func createID(answer uint64, space mad.PortSpace) []byte {
+	b := header(cmdCreateID, 24, 4)
+	b = append(b, make([]byte, 8)...) // what events would carry
+	b = binary.NativeEndian.AppendUint64(b, answer)
+	b = binary.NativeEndian.AppendUint16(b, uint16(space))
+	return append(b, make([]byte, 6)...) // type of the queue pair, which the port space says
+}
+
+// bindIP binds an ID to a port of ::, which is every IPv4 and IPv6 address.
+func bindIP(id uint32, port uint16) []byte {
+	b := header(cmdBindIP, 40, 0)
+	b = append(b, make([]byte, 8)...) // no answer
+	b = binary.NativeEndian.AppendUint16(b, unix.AF_INET6)
+	b = binary.BigEndian.AppendUint16(b, port)
+	b = append(b, make([]byte, 24)...) // flow label, ::, scope
+	return binary.NativeEndian.AppendUint32(b, id)
+}
