@@ -109,7 +109,7 @@ test-packages:
 .PHONY: test-network
 test-network:
 	all=$$($(GO) list ./testenv/...) && \
-	$(GOTEST) run network -vet=off -p 1 -count=1 -timeout 40m $(AS_ROOT) $$(echo "$$all" | grep -v $(foreach p,$(SIMULATED),-e '/$(p)$$'))
+	$(GOTEST) run network -vet=off -p 1 -count=1 -timeout 90m $(AS_ROOT) $$(echo "$$all" | grep -v $(foreach p,$(SIMULATED),-e '/$(p)$$'))
 	$(GOTEST) run nic-norace -vet=off -timeout 30m $(AS_ROOT) ./rocev2/nic -run '^($(NORACE))$$'
 
 # What is judged here depends on how fast the machine is (package testenv/lab/require).

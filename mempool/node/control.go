@@ -54,7 +54,9 @@ func (n *Node) take(ctx context.Context, joiner *proto.Joiner, b []byte) error {
 		return nil
 	case *proto.Ask:
 		demand, used := n.endPeriod()
-		return n.conn.Send(ctx, proto.Append(nil, &proto.Report{Token: n.welcome.Token, Period: m.Period, Demand: demand, Used: used}))
+		// It fails if the server has ended the connection. Recv returns what the server has sent before, such as its reason.
+		_ = n.conn.Send(ctx, proto.Append(nil, &proto.Report{Token: n.welcome.Token, Period: m.Period, Demand: demand, Used: used}))
+		return nil
 	case *proto.Text:
 		n.mu.Lock()
 		if len(n.reason) < maxReason {

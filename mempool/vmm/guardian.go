@@ -47,10 +47,8 @@ func serveGuardian(socket int) error {
 	if err != nil {
 		return err
 	}
-	if _, err := conn.Write(ready); err != nil {
-		return err
-	}
-	f, err := conn.File() // a blocking descriptor of its own, for poll
+	_, _ = conn.Write(ready) // a handler that has ended already is what watch waits for
+	f, err := conn.File()    // a blocking descriptor of its own, for poll
 	if err != nil {
 		return err
 	}

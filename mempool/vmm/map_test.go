@@ -227,10 +227,10 @@ func TestMapDeadline(t *testing.T) {
 
 // Time in which the handler does not run does not count: pages that arrived meanwhile are there.
 func TestMapDeadlineStandsStill(t *testing.T) {
-	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: time.Second}, "silent=100 late=600ms")
+	m := newMap(t, vmm.Config{Size: 2 << 20, Local: 256 << 10, Deadline: 3 * time.Second}, "silent=100 late=1s")
 	page := lose(t, m)
 	// Another process sends both signals, as in signalLater, and in this order.
-	cmd := exec.Command("sh", "-c", fmt.Sprintf("sleep .1; kill -STOP %d; sleep 1.5; kill -CONT %[1]d", m.HandlerPID()))
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("sleep .1; kill -STOP %d; sleep 5; kill -CONT %[1]d", m.HandlerPID()))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

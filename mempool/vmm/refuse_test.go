@@ -141,7 +141,11 @@ func TestMapApplicationKilled(t *testing.T) {
 			continue // it has ended
 		}
 		defer unix.Close(fd)
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n != 1 {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+		for err == unix.EINTR {
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+		}
+		if n != 1 {
 			t.Errorf("process %d still runs a minute later (%v)", pid, err)
 		}
 	}

@@ -133,6 +133,7 @@ func TestRegionSamePage(t *testing.T) {
 	before, _ := store.Counts()
 	store.SetSilent(true)
 	var wg sync.WaitGroup
+	faults := r.Stats().Faults
 	for range 8 {
 		wg.Go(func() {
 			b := make([]byte, 100)
@@ -141,7 +142,7 @@ func TestRegionSamePage(t *testing.T) {
 			}
 		})
 	}
-	for r.Stats().Faults < 8 {
+	for r.Stats().Faults < faults+8 {
 		time.Sleep(time.Millisecond)
 	}
 	store.SetSilent(false)

@@ -47,7 +47,12 @@ func pacerCommand() *cobra.Command {
 	return cmd
 }
 
-func measurePacers(ctx context.Context, cfg rates.PacerConfig, names []string) error {
+func measurePacers(ctx context.Context, cfg rates.PacerConfig, names []string) (err error) {
+	end, err := rates.Prefer()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	report := compare.NewReport(os.Stdout)
 	report.Print("%s\n", rates.Head)
 	var goals compare.Goals
@@ -56,7 +61,7 @@ func measurePacers(ctx context.Context, cfg rates.PacerConfig, names []string) e
 		err := r.Verdict()
 		goals.Expect(err == nil, "%v", err)
 	}
-	_, err := rates.RunPacers(ctx, cfg, names...)
+	_, err = rates.RunPacers(ctx, cfg, names...)
 	report.Goals(goals.Unmet())
 	return errors.Join(err, report.Err())
 }

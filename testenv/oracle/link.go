@@ -127,15 +127,15 @@ func (e *end) makeMemory(l Link) (err error) {
 	return nil
 }
 
-// attributes are those of the queue pairs of a link.
-func attributes(l Link) verbs.Attr {
+// attributes are those of the queue pair of a side.
+func attributes(l Link, s Side) verbs.Attr {
 	a := verbs.Attr{
 		PMTU: l.PMTU, Access: peerRights, MaxRdAtomic: 16, MaxDestRdAtomic: 16, MinRNRTimer: 12, RetryCnt: 7, RNRRetry: 7,
 	}
-	// 4.096 µs × 2^17 is half a second: a starved machine is not taken for a loss. Where there are
-	// losses, waiting for it would take for ever.
+	// 4.096 µs × 2^17 is half a second: a starved machine is not taken for a loss. rxe finds the loss of a last packet by this timeout
+	// alone, and waiting for it would take for ever.
 	a.Timeout = 17
-	if l.Netem != "" {
+	if _, rxe := s.(*Judge); rxe && l.Netem != "" {
 		a.Timeout = 14
 	}
 	return a
@@ -154,7 +154,7 @@ func (e *end) connect(l Link, remote verbs.Endpoint, change func(*verbs.Attr)) (
 		}
 		e.atEnd(e.ah.Destroy)
 	}
-	a := attributes(l)
+	a := attributes(l, e.side)
 	if change != nil {
 		change(&a)
 	}

@@ -88,12 +88,7 @@ type bench struct {
 }
 
 // RunPacers measures the pacers at all rates, and returns what it has also with an error.
-// Meanwhile the process goes before others.
 func RunPacers(ctx context.Context, cfg PacerConfig, names ...string) (rows []PacerRow, err error) {
-	if err := setNice(preferred); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, setNice(0)) }()
 	for _, name := range names {
 		for _, part := range bySize(cfg.Rates) {
 			got, err := runPacer(ctx, cfg, name, part)

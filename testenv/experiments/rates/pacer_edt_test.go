@@ -36,10 +36,7 @@ func TestEDTInAMachine(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build bench: %v\n%s", err, out)
 	}
-	if err := setNice(preferred); err != nil { // and so has the machine
-		t.Fatal(err)
-	}
-	defer setNice(0)
+	prefer(t) // and so has the machine
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	vm, err := rxepeer.Boot(ctx, rxepeer.Config{

@@ -15,6 +15,11 @@ import (
 // that is not let run for a while is not the pacer's error.
 const preferred = -15
 
+// Prefer has this process go before others, with all that it starts, until the returned function is called.
+func Prefer() (end func() error, err error) {
+	return func() error { return setNice(0) }, setNice(preferred)
+}
+
 // setNice gives all threads of the process a nice value, which threads and processes
 // that they start inherit.
 func setNice(nice int) error {

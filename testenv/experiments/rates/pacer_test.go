@@ -11,10 +11,28 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/require"
 )
 
+// prefer has the test go before other processes where time is judged.
+func prefer(t *testing.T) {
+	t.Helper()
+	if !require.Judged {
+		return
+	}
+	end, err := Prefer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func pacerCheck(t *testing.T, cfg PacerConfig, pacer string, rates ...uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
+	prefer(t)
 	cfg.Rates, cfg.Tries = rates, require.Tries(5)
 	rows, err := RunPacers(ctx, cfg, pacer)
 	for _, r := range rows {

@@ -39,7 +39,7 @@ func Sockets(s *scenario.Scenario, hosts []*topo.Host) (Traffic, error) {
 }
 
 func (k *sockets) meet(ctx context.Context, f scenario.Endless) (time.Duration, error) {
-	report, err := k.ends[f.Src].Send(ctx, load.Flow{To: k.hosts[f.Dst].IPv4(), Bytes: 4096})
+	report, err := k.ends[f.Src].Send(ctx, load.Flow{To: k.hosts[f.Dst].IPv4(), Bytes: 4096, GiveUp: patience})
 	return report.RTTMin, err
 }
 

@@ -102,10 +102,15 @@ func (a *App) Await(want cm.Kind) (cm.Event, error) {
 	}
 }
 
+// Patient changes attributes of a queue pair so that a peer that is silent for ten seconds, as a machine that is paused, is not given
+// up.
+func Patient(a *verbs.Attr) { a.Timeout = 20 }
+
 // Dial connects to a port of the port space TCP.
 func (a *App) Dial(local, peer netip.Addr, port uint16) error {
 	attr := verbs.DefaultAttr()
 	attr.MaxRdAtomic, attr.MaxDestRdAtomic = 1, 1
+	Patient(&attr)
 	id, err := a.Session.Connect(cm.ConnectParams{
 		Local: local, Peer: peer, Service: mad.IPServiceID(mad.PortTCP, port), SrcPort: 40000, QPN: a.QP.QPN(), PSN: 0x222, Attr: attr,
 	})

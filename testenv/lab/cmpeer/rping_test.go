@@ -14,12 +14,15 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/rdma"
 	"github.com/softroce/softroce-xdp/rocev2/rdma/rping"
+	"github.com/softroce/softroce-xdp/testenv/lab/cmpeer"
 )
+
+func options() []rdma.Option { return append(rping.Options(), rdma.WithAttr(cmpeer.Patient)) }
 
 // dial connects to a server of rping.
 func (p *place) dial(ctx context.Context, t *testing.T, ours netip.Addr, server netip.AddrPort) *rping.Client {
 	t.Helper()
-	conn, err := rdma.DialAddrPort(ctx, p.us.Dev, server, append(rping.Options(), rdma.WithLocal(ours))...)
+	conn, err := rdma.DialAddrPort(ctx, p.us.Dev, server, append(options(), rdma.WithLocal(ours))...)
 	must(t, err)
 	c, err := rping.NewClient(conn)
 	must(t, err)
@@ -29,7 +32,7 @@ func (p *place) dial(ctx context.Context, t *testing.T, ours netip.Addr, server 
 // listen listens until the test ends.
 func (p *place) listen(ctx context.Context, t *testing.T, ours netip.Addr, port uint16) *rdma.Listener {
 	t.Helper()
-	l, err := rdma.Listen(ctx, p.us.Dev, netip.AddrPortFrom(ours, port).String(), rping.Options()...)
+	l, err := rdma.Listen(ctx, p.us.Dev, netip.AddrPortFrom(ours, port).String(), options()...)
 	must(t, err)
 	t.Cleanup(func() { checked(t, l.Close()) })
 	return l
@@ -49,7 +52,7 @@ func accept(ctx context.Context, t *testing.T, l *rdma.Listener) *rping.Server {
 // theyPing: rping in the machine is the client and checks what comes back.
 func (p *place) theyPing(ctx context.Context, t *testing.T, ours, _ netip.Addr) {
 	const count = 3
-	l, err := rdma.Listen(ctx, p.us.Dev, netip.AddrPortFrom(ours, rpingPort).String(), rping.Options()...)
+	l, err := rdma.Listen(ctx, p.us.Dev, netip.AddrPortFrom(ours, rpingPort).String(), options()...)
 	must(t, err)
 	defer func() { checked(t, l.Close()) }()
 	client := p.client(ctx, t, "rping", "-c", "-v", "-V", "-C", "3", "-S", "601", "-a", ours.String())

@@ -133,12 +133,15 @@ func clockLag(name string) time.Duration {
 	return time.Duration(sum[0]) * time.Second / 256
 }
 
+// exitPatience is how long a qemu whose channel has broken may take to exit.
+const exitPatience = 30 * time.Second
+
 // failed describes a machine that did not come to life; qemu's words explain it if qemu has ended.
 func (vm *VM) failed(what string, err error) error {
 	select {
 	case <-vm.exited:
 		return fmt.Errorf("%s: %w: %w", what, err, vm.died())
-	case <-time.After(time.Second):
+	case <-time.After(exitPatience):
 		return fmt.Errorf("%s: %w\nend of the console:\n%s", what, err, vm.consoleTail())
 	}
 }

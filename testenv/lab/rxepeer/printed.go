@@ -20,10 +20,15 @@ func PerftestFigure(out, size string, column int) (float64, error) {
 	return 0, fmt.Errorf("no line of size %s in perftest's words:\n%s", size, out)
 }
 
-// TimedOut reports whether an example of libibverbs has printed that its peer did not answer, and nothing of wrong data. Its ACK
+// WrongData reports whether a program has printed that it received other data than its peer has sent.
+func WrongData(printed string) bool {
+	return strings.Contains(printed, "invalid data") || strings.Contains(printed, "data mismatch") // pingpong, rping
+}
+
+// TimedOut reports whether an example of libibverbs has printed that its peer did not answer, and nothing of wrong data (WrongData). Its ACK
 // timeout of 67 ms cannot be changed, and a machine may be paused for longer.
 func TimedOut(printed string) bool {
-	return strings.Contains(printed, "Failed status transport retry counter exceeded (12)") && !strings.Contains(printed, "invalid data")
+	return strings.Contains(printed, "Failed status transport retry counter exceeded (12)") && !WrongData(printed)
 }
 
 // DevinfoGID reads the index of the GID of an IPv4 address in what ibv_devinfo -v prints.

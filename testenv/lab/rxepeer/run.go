@@ -94,8 +94,11 @@ func (vm *VM) Start(ctx context.Context, argv ...string) (*Proc, error) {
 	return vm.StartCmd(ctx, Cmd{Argv: argv})
 }
 
-// StartCmd is Start with all that Cmd offers.
+// StartCmd is Start with all that Cmd offers. The agent answers at once, so the end of ctx does not end the call: nobody could kill
+// a command that has started meanwhile.
 func (vm *VM) StartCmd(ctx context.Context, cmd Cmd) (*Proc, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), controlTimeout)
+	defer cancel()
 	p := &Proc{vm: vm, cmd: cmd, started: time.Now(), done: make(chan struct{})}
 	args := agent.Start{Argv: cmd.Argv, Env: cmd.Env, Dir: cmd.Dir, Stdin: cmd.Stdin, Timeout: cmd.Timeout}
 	if err := vm.call(ctx, "Start", args, &p.id); err != nil {

@@ -206,7 +206,7 @@ func (vm *VM) call(ctx context.Context, method string, args, reply any) error {
 		select {
 		case <-vm.exited:
 			return vm.died()
-		case <-time.After(time.Second):
+		case <-time.After(exitPatience):
 		}
 		return fmt.Errorf("machine %s: %w\nend of the console:\n%s", vm.Config.Name, call.Error, vm.consoleTail())
 	case <-vm.exited:

@@ -10,9 +10,12 @@ import (
 	"github.com/softroce/softroce-xdp/testenv/lab/rxepeer/internal/agent"
 )
 
+// patience is how long the machine waits for its devices. It may stand still meanwhile, and its clock goes on.
+const patience = 2 * time.Minute
+
 func runAgent() error {
 	problems := prepare()
-	port, err := openPort(10 * time.Second)
+	port, err := openPort(patience)
 	if err != nil {
 		return err
 	}

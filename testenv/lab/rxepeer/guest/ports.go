@@ -30,7 +30,7 @@ func linkPorts(names []string) error {
 		return err
 	}
 	for i, name := range names {
-		dev, err := findPort(agent.FurtherPort(i), 10*time.Second)
+		dev, err := findPort(agent.FurtherPort(i), patience)
 		if err != nil {
 			return err
 		}

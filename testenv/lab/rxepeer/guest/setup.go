@@ -109,7 +109,7 @@ func plugIn(nics []agent.NIC) error {
 		return fmt.Errorf("ip -batch: %w: %s\n%s", err, out, batch.String())
 	}
 	for i := range nics {
-		if err := waitUp(ethName(i), 10*time.Second); err != nil {
+		if err := waitUp(ethName(i), patience); err != nil {
 			return err
 		}
 	}
