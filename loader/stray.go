@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/softroce/softroce-xdp/loader/pacer"
 )
@@ -188,13 +190,20 @@ func detachLinks(match func(*link.Info) bool) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// eachLink calls f with every link of the kernel that matches.
-func eachLink(match func(*link.Info) bool, f func(link.Link)) error {
-	var it link.Iterator
-	for it.Next() {
-		if info, err := it.Link.Info(); err == nil && match(info) {
-			f(it.Link)
+// eachLink calls f with every link of the kernel that matches, with some of them more than once: at a link that another process is
+// just making, the kernel says EAGAIN, and tells nothing of those behind it.
+func eachLink(match func(*link.Info) bool, f func(link.Link)) (err error) {
+	for range 1000 {
+		var it link.Iterator
+		for it.Next() {
+			if info, err := it.Link.Info(); err == nil && match(info) {
+				f(it.Link)
+			}
 		}
+		if err = it.Err(); !errors.Is(err, unix.EAGAIN) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return it.Err()
+	return err
 }

@@ -31,10 +31,10 @@ type Config struct {
 	// Retries is how often a message is repeated, 1 to 15. Default 7.
 	Retries uint8
 	// Limit is the longest time from Connect to Reply or Failed, however often an MRA asks for
-	// patience. Default 2 minutes.
+	// patience. Default 3 minutes.
 	Limit time.Duration
 	// AnswerTimeout is how long the application may take to answer Request, Reply and
-	// ResolveRequest. Default 30 s.
+	// ResolveRequest: a server that a thousand hosts call at once answers them one by one. Default 2 minutes.
 	AnswerTimeout time.Duration
 	// Timewait is how long the ID and the QPN of a connection stay reserved after its end.
 	// Default 2 s.
@@ -77,8 +77,8 @@ func (c Config) complete() Config {
 	c.ResponseTimeout = min(max(c.ResponseTimeout, minTimeout), maxTimeout)
 	fill(&c.Retries, 7)
 	c.Retries = min(c.Retries, 15)
-	fill(&c.Limit, 2*time.Minute)
-	fill(&c.AnswerTimeout, 30*time.Second)
+	fill(&c.Limit, 3*time.Minute)
+	fill(&c.AnswerTimeout, 2*time.Minute)
 	fill(&c.Timewait, 2*time.Second)
 	fill(&c.AckDelay, 15)
 	c.AckDelay = min(c.AckDelay, 31)

@@ -275,7 +275,7 @@ func TestLaterStatesEnd(t *testing.T) {
 		r.SetMaxRetries(15)
 		w.b.Receive(w.now, addrA, addrB, r.Header, Proven)
 		w.loss = 100
-		w.run(119 * time.Second)
+		w.run(137 * time.Second) // it gets 15 of them, 8.6 s apart
 		w.want(w.b, 0, Request)
 		w.run(1100 * time.Millisecond)
 		w.want(w.b, 0, Request, Failed)

@@ -366,7 +366,7 @@ func TestResolveRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.run(time.Minute)
+	w.run(3 * time.Minute)
 	w.want(w.a, id, Failed, Gone)
 	if w.a.Len()+w.b.Len() != 0 {
 		t.Errorf("left: %d, %d", w.a.Len(), w.b.Len())

@@ -185,9 +185,9 @@ func TestForgedRequestFirst(t *testing.T) {
 	t.Errorf("%d requests, want 2: %v", served(), x.b.kinds(0))
 }
 
-// A REQ whose sender has proved nothing causes three REPs and a REJ; that of a proven one as many as it asks for.
+// A REQ whose sender has proved nothing causes five REPs and a REJ; that of a proven one as many as it asks for.
 func TestREPsBeforeRTU(t *testing.T) {
-	for p, want := range map[Proof]int{Doubtful: 3, Plain: 3, Proven: 16} {
+	for p, want := range map[Proof]int{Doubtful: 5, Plain: 5, Proven: 16} {
 		w := newWorld(t, 1, nil)
 		w.listen(0)
 		r := request(t)

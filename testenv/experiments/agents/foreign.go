@@ -3,11 +3,13 @@
 package agents
 
 import (
+	"errors"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // foreign loads a program of somebody else, which returns verdict.
@@ -89,16 +91,21 @@ func (l *Lab) detachXDP() error {
 	if err != nil {
 		return err
 	}
-	it := new(link.Iterator)
-	defer it.Close()
-	for it.Next() {
-		info, err := it.Link.Info()
-		if err != nil {
-			continue // it has ended meanwhile
+	for {
+		it := new(link.Iterator)
+		defer it.Close()
+		for it.Next() {
+			info, err := it.Link.Info()
+			if err != nil {
+				continue // it has ended meanwhile
+			}
+			if x := info.XDP(); x != nil && int(x.Ifindex) == dev.Attrs().Index && dev.Attrs().Xdp != nil && dev.Attrs().Xdp.ProgId == uint32(info.Program) {
+				return it.Link.Detach()
+			}
 		}
-		if x := info.XDP(); x != nil && int(x.Ifindex) == dev.Attrs().Index && dev.Attrs().Xdp != nil && dev.Attrs().Xdp.ProgId == uint32(info.Program) {
-			return it.Link.Detach()
+		if err := it.Err(); !errors.Is(err, unix.EAGAIN) { // another process is just making a link
+			return err
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return it.Err()
 }

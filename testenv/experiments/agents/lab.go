@@ -102,6 +102,8 @@ func (l *Lab) Plug() error {
 		script := fmt.Sprintf("ip addr add %s dev %s; echo 1 >/proc/sys/net/ipv4/conf/%s/arp_notify", addr, ifName, ifName)
 		// Two queues at first, so that there can be more.
 		script += fmt.Sprintf("; ethtool -L %s rx 2 tx 2", ifName)
+		// The peer's address is not asked for again while the interface is in a bridge that is down.
+		script += fmt.Sprintf("; echo 3600000 >/proc/sys/net/ipv4/neigh/%s/base_reachable_time_ms", ifName)
 		if out, err := h.Command("sh", "-ec", script).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %s: %w\n%s", h.Name(), script, err, out)
 		}
@@ -151,13 +153,21 @@ func (l *Lab) productB(args ...string) (string, error) {
 	return string(out), err
 }
 
-// rmTwice has rm of a script repeated: the agent may put a file into a directory that rm is about to remove.
-const rmTwice = `rm() { command rm "$@" || command rm "$@"; }
+// stoppedRm stops the agent while rm of a script runs: it repairs what is half removed, and then the rest, and may put a file into a
+// directory that rm is about to remove. That of host B is not stopped, so rm is repeated.
+const stoppedRm = `rm() {
+	[ $AGENT -gt 1 ] || return 1
+	kill -STOP $AGENT
+	command rm "$@" || command rm "$@"
+	status=$?
+	kill -CONT $AGENT
+	return $status
+}
 `
 
 // Do runs a script on host A with the names of Situation.Command.
 func (l *Lab) Do(script string) (string, error) {
-	c := l.A.Command("sh", "-ec", rmTwice+script)
+	c := l.A.Command("sh", "-ec", stoppedRm+script)
 	c.Env = append(os.Environ(),
 		"IF="+ifName, "PEER="+addrB.Addr().String(), "PINROOT="+l.pins, "PINS="+loader.PinDir(l.pins, ifName),
 		"RUN="+l.run, "STATE="+filepath.Join(l.run, ifName+".json"), "AGENT="+fmt.Sprint(l.state().AgentPID),

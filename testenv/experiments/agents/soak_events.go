@@ -160,6 +160,22 @@ func (s *soak) killAgent() error {
 	if err := s.signalAgent(host, unix.SIGKILL); err != nil {
 		return err
 	}
+	err := s.until(func() error { // attach refuses while the kernel has not freed what the process had
+		var alive bool
+		if err := s.hosts[host].Do(func() error {
+			alive = loader.HasAgent(topo.IfName, s.hosts[host].LoaderOptions())
+			return nil
+		}); err != nil {
+			return err
+		}
+		if alive {
+			return fmt.Errorf("host %d: the agent that was killed is still there", host+1)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	time.Sleep(time.Duration(s.rand.Int64N(int64(time.Second))))
 	return s.product(host, "attach", "--config", s.configPath(), topo.IfName)
 }
