@@ -213,7 +213,7 @@ func TestAttemptsEnd(t *testing.T) {
 		id := w.connect(params())
 		mra := mad.NewMRA(1, 0x1234, uint32(id), mad.KindREQ)
 		mra.SetServiceTimeout(31)
-		for range 100 {
+		for range 160 {
 			w.run(time.Second)
 			w.a.Receive(w.now, addrB, addrA, mra.Header, Plain)
 		}
@@ -226,7 +226,7 @@ func TestAttemptsEnd(t *testing.T) {
 		w.listen(0)
 		w.b.auto = false
 		id := w.connect(params())
-		w.run(29 * time.Second) // an MRA keeps the active end waiting
+		w.run(119 * time.Second) // an MRA keeps the active end waiting
 		w.want(w.a, id)
 		w.want(w.b, 0, Request)
 		w.run(20 * time.Second)
@@ -246,7 +246,7 @@ func TestLaterStatesEnd(t *testing.T) {
 		w.listen(0)
 		w.a.auto = false
 		id := w.connect(params())
-		w.run(29 * time.Second)
+		w.run(119 * time.Second)
 		w.want(w.a, id, Reply)
 		w.run(time.Minute)
 		w.want(w.a, id, Reply, Failed, Gone)
