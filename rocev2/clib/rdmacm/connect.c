@@ -245,7 +245,7 @@ EXPORT int rdma_notify(struct rdma_cm_id *rdma, enum ibv_event_type event)
 	return failed(device_call(id->device, SOFTROCE_MSG_CM_ARRIVED, &m, sizeof m));
 }
 
-/* rdma_disconnect also answers the disconnect of the peer: then the connection has ended and there is nothing to wait for. */
+/* rdma_disconnect also answers the disconnect of the peer: a connection or an attempt that has ended leaves nothing to wait for. */
 EXPORT int rdma_disconnect(struct rdma_cm_id *rdma)
 {
 	struct id *id = to_id(rdma);
@@ -254,15 +254,15 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *rdma)
 	if (rdma->qp != NULL)
 		to_error(id);
 	pthread_mutex_lock(&lock);
-	bool answers = id->over && id->connected;
+	bool over = id->over;
 	pthread_mutex_unlock(&lock);
-	if (answers)
+	if (over)
 		return 0;
 	int error = about(id, SOFTROCE_MSG_CM_DISCONNECT, NULL, 0);
 	if (error == 0)
 		return finish(id);
 	pthread_mutex_lock(&lock);
-	answers = id->connected; /* that of the peer came meanwhile */
+	over = id->over || id->connected; /* the end came meanwhile */
 	pthread_mutex_unlock(&lock);
-	return answers ? 0 : failed(error);
+	return over ? 0 : failed(error);
 }

@@ -245,6 +245,7 @@ static void refusals(void)
 	id = caller(channel, port);
 	CHECK(rdma_connect(id, &param) == 0);
 	take(channel, RDMA_CM_EVENT_REJECTED, 8); /* 8: no such service */
+	CHECK(rdma_disconnect(id) == 0); /* there is nothing to end */
 	end(id);
 	id = caller(NULL, port);
 	CHECK(rdma_connect(id, &param) == -1 && errno == ECONNREFUSED);
