@@ -163,6 +163,40 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
+// A node that is asked for its report just before the connection ends learns the reason of the end all the same.
+func TestRemovedWhileAsked(t *testing.T) {
+	ctx := testkit.Context(t)
+	dev := devices.Loopback(t)
+	listener := listen(t, dev, proto.Offer{})
+	for range 50 {
+		joined := make(chan struct{})
+		go func() {
+			conn, err := listener.Accept(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
+			_ = conn.Send(ctx, proto.Append(nil, &proto.Welcome{SlabBytes: 4096, Slabs: 1}))
+			_ = conn.Send(ctx, proto.Append(nil, &proto.Lease{Period: 1, Parts: 1}))
+			<-joined
+			_ = conn.Send(ctx, proto.Append(nil, &proto.Ask{Period: 2}))
+			for _, m := range proto.SplitText([]byte("removed")) {
+				_ = conn.Send(ctx, proto.Append(nil, m))
+			}
+			_ = conn.Close()
+		}()
+		n, err := node.Join(ctx, dev, listener.Addr().String(), node.Config{Name: "one", Period: time.Second})
+		testkit.Must(t, err)
+		close(joined)
+		testkit.Receive(t, "the connection ends", n.Done())
+		if err := n.Err(); !errors.Is(err, node.ErrRemoved) {
+			t.Fatalf("%v", err)
+		}
+		testkit.Must(t, n.Close())
+	}
+}
+
 // listen returns a listener of a server that a test writes itself.
 func listen(t *testing.T, dev verbs.Device, o proto.Offer) *rdma.Listener {
 	t.Helper()
