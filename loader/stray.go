@@ -191,7 +191,7 @@ func detachLinks(match func(*link.Info) bool) error {
 }
 
 // eachLink calls f with every link of the kernel that matches, with some of them more than once: at a link that another process is
-// just making, the kernel says EAGAIN, and tells nothing of those behind it.
+// just making, the kernel says EAGAIN, and the list ends there.
 func eachLink(match func(*link.Info) bool, f func(link.Link)) (err error) {
 	for range 1000 {
 		var it link.Iterator

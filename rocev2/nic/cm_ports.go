@@ -10,10 +10,10 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/nic/internal/kernelport"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 )
 
-// While the kernel has an RDMA device on the interface, its connection manager has the same ports as that of this device. A
+// While the kernel has an RDMA device on the interface, its communication manager has the same ports as that of this device. A
 // listener has its port at both then, so that the second of two programs is refused.
 
 // kernelPorts are the ports of the listeners of a device.
@@ -26,7 +26,7 @@ type kernelPorts struct {
 
 func newKernelPorts() *kernelPorts {
 	return &kernelPorts{
-		take:  func(s mad.PortSpace, p uint16) (io.Closer, error) { return kernelport.Take(s, p) },
+		take:  func(s mad.PortSpace, p uint16) (io.Closer, error) { return route.TakeRDMAPort(s, p) },
 		ports: map[mad.ServiceID]io.Closer{},
 	}
 }
@@ -46,7 +46,7 @@ func (p *kernelPorts) listen(id mad.ServiceID, kernel bool) error {
 	}
 	taken, err := p.take(space, port)
 	switch {
-	case errors.Is(err, kernelport.ErrTaken):
+	case errors.Is(err, route.ErrRDMAPort):
 		delete(p.ports, id)
 		return fmt.Errorf("%w: %w", cm.ErrInUse, err)
 	case err == nil:

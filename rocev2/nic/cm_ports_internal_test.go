@@ -13,7 +13,7 @@ import (
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 	"github.com/softroce/softroce-xdp/rocev2/mad"
-	"github.com/softroce/softroce-xdp/rocev2/nic/internal/kernelport"
+	"github.com/softroce/softroce-xdp/rocev2/nic/internal/route"
 )
 
 // fakeKernel has the ports of the kernel's manager.
@@ -29,7 +29,7 @@ func (k *fakeKernel) take(s mad.PortSpace, port uint16) (io.Closer, error) {
 		return nil, fs.ErrNotExist
 	}
 	if _, ok := k.taken[id]; ok {
-		return nil, fmt.Errorf("port %d: %w", port, kernelport.ErrTaken)
+		return nil, fmt.Errorf("port %d: %w", port, route.ErrRDMAPort)
 	}
 	k.taken[id] = false
 	return closer(func() {
@@ -113,7 +113,7 @@ func TestRecent(t *testing.T) {
 		}
 	}
 	f = recent(-1, func() bool { asked++; return asked%2 == 0 })
-	if f() == f() {
+	if first, second := f(), f(); first == second {
 		t.Error("it was not asked again")
 	}
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelport takes ports of the kernel's RDMA connection manager (rdma_cm).
-// Internal to this project. A port that is taken is refused to rdma_bind_addr of programs that use the kernel's manager, in the
-// network namespace of the thread that has taken it. Nothing listens there.
-package kernelport
+package route
 
 import (
 	"encoding/binary"
@@ -18,33 +15,34 @@ import (
 	"github.com/softroce/softroce-xdp/rocev2/mad"
 )
 
-// device belongs to the kernel's module rdma_ucm.
-const device = "/dev/infiniband/rdma_cm"
+// rdmaUserCM belongs to the kernel's module rdma_ucm.
+const rdmaUserCM = "/dev/infiniband/rdma_cm"
 
-// ErrTaken means that a program of the kernel's manager has the port.
-var ErrTaken = errors.New("a program that uses the kernel's RDMA has the port")
+// ErrRDMAPort means that a program that uses the kernel's communication manager has the port.
+var ErrRDMAPort = errors.New("a program that uses the kernel's RDMA has the port")
 
-// Port is a port that is taken.
-type Port struct{ ids *os.File } // the kernel gives an ID and its port back when its file is closed
+// RDMAPort is a port of the kernel's communication manager (rdma_cm) that is taken: it is refused to rdma_bind_addr of programs that
+// use that manager in the same network namespace. Nothing listens there.
+type RDMAPort struct{ ids *os.File } // the kernel gives an ID and its port back when its file is closed
 
 // Close gives the port back.
-func (p *Port) Close() error { return p.ids.Close() }
+func (p *RDMAPort) Close() error { return p.ids.Close() }
 
-// Take takes a port at all addresses. Without the module rdma_ucm the error wraps fs.ErrNotExist: no program can use the kernel's
+// TakeRDMAPort takes a port at all addresses, in the network namespace of the calling thread. Without the module rdma_ucm the error wraps fs.ErrNotExist: no program can use the kernel's
 // manager then.
-func Take(space mad.PortSpace, port uint16) (*Port, error) {
-	f, err := os.OpenFile(device, os.O_RDWR, 0)
+func TakeRDMAPort(space mad.PortSpace, port uint16) (*RDMAPort, error) {
+	f, err := os.OpenFile(rdmaUserCM, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("port of the kernel's RDMA: %w", err)
 	}
-	if err := take(f, space, port); err != nil {
+	if err := takePort(f, space, port); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("port %d of the kernel's RDMA: %w", port, err)
 	}
-	return &Port{f}, nil
+	return &RDMAPort{f}, nil
 }
 
-func take(f *os.File, space mad.PortSpace, port uint16) error {
+func takePort(f *os.File, space mad.PortSpace, port uint16) error {
 	id := new(uint32)
 	var pin runtime.Pinner // the kernel writes the ID there
 	pin.Pin(id)
@@ -54,7 +52,7 @@ func take(f *os.File, space mad.PortSpace, port uint16) error {
 	}
 	_, err := f.Write(bindIP(*id, port))
 	if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL) { // at one address, at all addresses
-		return ErrTaken
+		return ErrRDMAPort
 	}
 	return err
 }

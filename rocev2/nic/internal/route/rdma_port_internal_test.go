@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kernelport
+package route
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 )
 
 // The layout is that of rdma/rdma_user_cm.h on a little-endian host.
-func TestCommands(t *testing.T) {
+func TestRDMAPortCommands(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		got  []byte
