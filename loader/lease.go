@@ -52,7 +52,7 @@ func takeLease(runDir, ifname, kind string) (*lease, error) {
 	case errors.Is(err, unix.EAGAIN):
 		return nil, fmt.Errorf("%w %s", errLeased, leaseHolder(runDir, ifname, kind))
 	case err != nil:
-		return nil, fmt.Errorf("%s: lock: %w", ifname, err)
+		return nil, fmt.Errorf("%s: %w", ifname, err)
 	}
 	// A full file system is no error: the lock itself needs no space.
 	_ = f.Truncate(0)
@@ -66,14 +66,7 @@ const cleaning = ", cleaning"
 // cleans notes that the owner has the lease for a moment.
 func (l *lease) cleans() { _, _ = l.f.WriteString(cleaning) }
 
-// release removes the file before the lock: otherwise two processes could have locks on
-// different files of the same name.
-func (l *lease) release() {
-	if stillAt(l.f, l.path) { // else it is that of another process
-		_ = os.Remove(l.path)
-	}
-	l.f.Close()
-}
+func (l *lease) release() { RemoveLocked(l.f, l.path) }
 
 // restore creates the file of the lease again if somebody has removed it, and takes the lock on it.
 // The error wraps errLeased if another process was faster.
@@ -180,14 +173,14 @@ func AwaitControl(ctx context.Context, o Options, ifname string) (*Control, erro
 
 // waitLease takes the lease of control. The error is errLeased if another process has it until ctx ends.
 func waitLease(ctx context.Context, runDir, ifname string) (*lease, error) {
-	for {
+	for ended := false; ; {
 		l, err := takeLease(runDir, ifname, leaseControl)
-		if !errors.Is(err, errLeased) {
+		if !errors.Is(err, errLeased) || ended {
 			return l, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			ended = true // one more look: the process may have stood still
 		case <-time.After(leasePoll):
 		}
 	}

@@ -28,6 +28,15 @@ func OpenLocked(path string, mode fs.FileMode, lock func(fd uintptr) error) (*os
 	}
 }
 
+// RemoveLocked removes a locked file, unless its path leads to that of another process meanwhile, and then ends the lock: otherwise
+// two processes could have locks on different files of the same name.
+func RemoveLocked(f *os.File, path string) {
+	if stillAt(f, path) {
+		_ = os.Remove(path)
+	}
+	f.Close()
+}
+
 // stillAt reports whether path still leads to the open file: another process may have removed or replaced it. A lock on a file
 // whose path leads elsewhere protects nothing.
 func stillAt(f *os.File, path string) bool {

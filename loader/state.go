@@ -204,6 +204,9 @@ func StopAgent(runDir, ifname string, timeout time.Duration) error {
 	return stopProcess(ifname, pid, timeout, alive)
 }
 
+// aliveLook is the time between two looks at an agent that is to end.
+const aliveLook = 5 * time.Millisecond
+
 // stopProcess ends an agent: SIGTERM, and after timeout SIGKILL.
 func stopProcess(ifname string, pid int, timeout time.Duration, alive func() bool) error {
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -218,10 +221,11 @@ func stopProcess(ifname string, pid int, timeout time.Duration, alive func() boo
 		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("%s: stop agent %d: %w", ifname, pid, err)
 		}
-		for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for range timeout/aliveLook + 1 { // looks are counted: a process that stood still has not looked
 			if !alive() {
 				return nil
 			}
+			time.Sleep(aliveLook)
 		}
 	}
 	return fmt.Errorf("%s: agent %d has not ended after SIGTERM and SIGKILL: see what the process waits for (`cat /proc/%[2]d/stack`), and try again", ifname, pid)

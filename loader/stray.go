@@ -190,8 +190,8 @@ func detachLinks(match func(*link.Info) bool) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// eachLink calls f with every link of the kernel that matches, with some of them more than once: at a link that another process is
-// just making, the kernel says EAGAIN, and the list ends there.
+// eachLink calls f with every link of the kernel that matches. f must stand a second call with the same link: at a link that another
+// process is just making, the kernel says EAGAIN and the list ends, so it is read again.
 func eachLink(match func(*link.Info) bool, f func(link.Link)) (err error) {
 	for range 1000 {
 		var it link.Iterator

@@ -5,6 +5,7 @@ package device_test
 import (
 	"bytes"
 	"errors"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -71,8 +72,13 @@ func TestEncryptedClients(t *testing.T) {
 	if err := errors.Join(x.Close(), y.c.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := rdma.Dial(ctx, a, l.Addr().String()); err == nil {
-		t.Error("a plain client was accepted")
+	go func() {
+		if _, err := l.Accept(ctx); ctx.Err() == nil && !errors.Is(err, net.ErrClosed) { // it refuses the plain client, and waits for the next
+			t.Errorf("a plain client was accepted, or: %v", err)
+		}
+	}()
+	if _, err := rdma.Dial(ctx, a, l.Addr().String()); err == nil || !strings.Contains(err.Error(), "takes encrypted connections only") {
+		t.Errorf("a plain client: %v", err)
 	}
 }
 

@@ -154,8 +154,8 @@ func (s *Server) admit(c *session) bool {
 }
 
 const (
-	lastLooks = 10 // whether the processes were told why the device has ended
-	endLooks  = 30 // whether a device has ended whose interface was lost
+	lastLooks = 10 // looks at whether the processes were told why the device has ended
+	endLooks  = 30 // looks at whether a device has ended whose interface was lost
 )
 
 // follow passes events of the device to the processes they concern. The last one says why it has ended.
@@ -193,7 +193,7 @@ func (s *Server) dismiss() {
 func (s *Server) Ended() <-chan struct{} { return s.done }
 
 // AwaitEnd waits until the device has ended, for three seconds. That of an interface that was lost ends by itself, and tells its
-// processes why: Close before would not.
+// processes why. Close, called earlier, would keep it from telling them.
 func (s *Server) AwaitEnd() { looked(s.done, endLooks) }
 
 func (s *Server) event(e verbs.Event) {

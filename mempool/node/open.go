@@ -33,7 +33,11 @@ func begin(ctx context.Context, c *rdma.Conn, token uint64) error {
 	if err != nil {
 		return err
 	}
-	return c.Send(ctx, proto.Append(nil, &proto.Begin{Token: token, Challenge: offer.Challenge}))
+	err = c.Send(ctx, proto.Append(nil, &proto.Begin{Token: token, Challenge: offer.Challenge}))
+	if errors.Is(err, rdma.ErrPeerClosed) {
+		return nil // the message that the server has sent before says why
+	}
+	return err
 }
 
 // open is dial and begin.

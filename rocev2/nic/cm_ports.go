@@ -24,9 +24,10 @@ type kernelPorts struct {
 	ports map[mad.ServiceID]io.Closer // nil: not taken from the kernel
 }
 
-func newKernelPorts() *kernelPorts {
+// newKernelPorts returns the ports of a device. A loopback device has no routes, and never finds that the kernel has a device.
+func newKernelPorts(routes *route.Table) *kernelPorts {
 	return &kernelPorts{
-		take:  func(s mad.PortSpace, p uint16) (io.Closer, error) { return route.TakeRDMAPort(s, p) },
+		take:  func(s mad.PortSpace, p uint16) (io.Closer, error) { return routes.TakeRDMAPort(s, p) },
 		ports: map[mad.ServiceID]io.Closer{},
 	}
 }

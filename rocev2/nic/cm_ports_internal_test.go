@@ -50,7 +50,7 @@ func TestKernelPorts(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		k := &fakeKernel{t: t, taken: map[mad.ServiceID]bool{}}
-		p := newKernelPorts()
+		p := newKernelPorts(nil)
 		p.take = k.take
 		kernel := false
 		listeners := map[mad.ServiceID]bool{}

@@ -44,8 +44,8 @@ func recent(life time.Duration, f func() bool) func() bool {
 	var at time.Time
 	var result bool
 	return func() bool {
-		if now := time.Now(); at.IsZero() || now.Sub(at) > life {
-			result, at = f(), now
+		if at.IsZero() || time.Since(at) > life {
+			result, at = f(), time.Now()
 		}
 		return result
 	}

@@ -82,8 +82,10 @@ func (p *program) poll(t testing.TB, want verbs.Op) verbs.Completion {
 }
 
 func (p *program) params(to *program, q verbs.QP) cm.ConnectParams {
+	attr := verbs.DefaultAttr()
+	patient(&attr)
 	return cm.ConnectParams{
-		Local: p.addr, Peer: to.addr, Service: cmPort, SrcPort: 4000, QPN: q.QPN(), PSN: 0x111, Attr: verbs.DefaultAttr(),
+		Local: p.addr, Peer: to.addr, Service: cmPort, SrcPort: 4000, QPN: q.QPN(), PSN: 0x111, Attr: attr,
 		Private: []byte("hello"),
 	}
 }

@@ -113,7 +113,7 @@ func connected(t testing.TB, hosts []*engines.Host, change func(*verbs.Attr)) (a
 func TestDestroyUnderTraffic(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
 	a, b := connected(t, hosts, short)
-	other, otherB := connected(t, hosts, short)
+	other, otherB := connected(t, hosts, patient)
 	bystander := startTraffic(other, otherB, 20000)
 	tr := startTraffic(a, b, 20000)
 	tr.flows(t)
@@ -193,7 +193,7 @@ func steerEntries(t testing.TB, h *engines.Host) (n, config int) {
 // who waits returns, and the host is as before.
 func TestCloseUnderTraffic(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := connected(t, hosts, short)
+	a, b := connected(t, hosts, patient)
 	tr := startTraffic(a, b, 20000)
 	tr.flows(t)
 	if _, err := hosts[0].Open(nic.Options{}); !errors.Is(err, loader.ErrEngineRunning) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
@@ -228,7 +228,7 @@ func TestCloseUnderTraffic(t *testing.T) {
 	}
 
 	hosts[0].MustOpen(t, nic.Options{})
-	a, b = connected(t, hosts, short)
+	a, b = connected(t, hosts, patient)
 	startTraffic(a, b, 20000).flows(t)
 }
 
@@ -321,7 +321,7 @@ func TestKilled(t *testing.T) {
 // the application is told.
 func TestInterfaceDeleted(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := connected(t, hosts, short)
+	a, b := connected(t, hosts, patient)
 	tr := startTraffic(a, b, 20000)
 	tr.flows(t)
 	link, err := hosts[0].Netlink().LinkByName(topo.IfName)
@@ -354,7 +354,7 @@ func TestInterfaceDeleted(t *testing.T) {
 // Between two engines HELLO turns selective acknowledgement on by itself.
 func TestSelective(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := connected(t, hosts, short)
+	a, b := connected(t, hosts, patient)
 	startTraffic(a, b, 20000).flows(t)
 	table := hosts[0].Attachment(t)
 	var row loader.Row

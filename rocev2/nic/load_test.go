@@ -60,7 +60,7 @@ func TestPacing(t *testing.T) {
 	for _, mbit := range rates {
 		t.Run(fmt.Sprint(mbit), func(t *testing.T) {
 			hosts := twoHosts(t, "--policy", "mode=fixed", "--rate", fmt.Sprintf("%dmbit", mbit))
-			a, b := connected(t, hosts, short)
+			a, b := connected(t, hosts, patient)
 			wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signaled, SGL: a.sge(0, 1<<16), RemoteAddr: b.va, RKey: b.key}
 			pump(t, a, &wr, 2, 300*time.Millisecond)  // the burst that an idle destination has saved up
 			want := float64(mbit) * 1e6 * 1024 / 1082 // payload; the pacer counts headers, and the Ethernet header too

@@ -80,7 +80,7 @@ const (
 
 func newMADPort(d *Device) *madPort {
 	return &madPort{
-		dev: d, ports: newKernelPorts(), paths: map[madAddrs]*madPath{}, swept: time.Now(), slots: make(chan struct{}, madResolves),
+		dev: d, ports: newKernelPorts(d.routes), paths: map[madAddrs]*madPath{}, swept: time.Now(), slots: make(chan struct{}, madResolves),
 		places: share.Table[madAddrs]{Max: madResolves, MaxLowest: madDoubtful, Refresh: true},
 	}
 }

@@ -113,8 +113,8 @@ func pair(t testing.TB, typ verbs.QPType, size int, spec topo.Spec, v6 bool, pmt
 	return a, b
 }
 
-// patient has a silent peer be given up after 7 s (qp.RetryBound): longer than a busy machine lets an engine stand still.
-func patient(a *verbs.Attr) { a.Timeout = 16 }
+// patient has a silent peer be given up after 29 s (qp.RetryBound): longer than a busy machine lets an engine stand still.
+func patient(a *verbs.Attr) { a.Timeout = 18 }
 
 // connectPair is engines.Connect with patient.
 func connectPair(a, b verbs.QP, addrA, addrB netip.Addr, pmtu rocev2.PMTU) error {

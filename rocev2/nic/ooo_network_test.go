@@ -75,7 +75,7 @@ func testOrderNetwork(t *testing.T, v6 bool) {
 	const size, rounds = 200_000, 6
 	hosts, box := disorderedHosts(t)
 	a, b := oooSides(t, hosts, size, v6)
-	rc, rcPeer := connected(t, hosts, short)
+	rc, rcPeer := connected(t, hosts, patient)
 	startTraffic(rc, rcPeer, 2000).flows(t)
 
 	box.Set(faults.Spec{Loss: .01, Duplicates: .05, Delayed: .3, Delay: 2 * time.Millisecond})
@@ -134,7 +134,7 @@ func TestOutOfOrderOldPeer(t *testing.T) {
 	}
 	defer cfg.Close()
 	atomic.AndUint32(&cfg.Caps, ^uint32(bpf.CapOOO))
-	rc, rcPeer := connected(t, hosts, short)
+	rc, rcPeer := connected(t, hosts, patient)
 	startTraffic(rc, rcPeer, 2000).flows(t) // which has HELLO sent
 	table := hosts[0].Attachment(t)
 	// Until HELLO has told. One that was sent before the change may arrive late.

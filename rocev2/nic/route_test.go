@@ -20,7 +20,7 @@ import (
 func TestRouteChangeWithManyPaths(t *testing.T) {
 	const paths, rounds, inFlight = 2000, 8, 16 // as startTraffic has
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := connected(t, hosts, short)
+	a, b := connected(t, hosts, patient)
 	nl := hosts[0].Netlink()
 	link, err := nl.LinkByName(topo.IfName)
 	if err != nil {

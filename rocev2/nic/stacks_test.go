@@ -75,7 +75,7 @@ func newStacks(t *testing.T, pacer string) *stacks {
 
 // engine has the engine write without end.
 func (x *stacks) engine() {
-	a, b := connected(x.t, x.hosts, short)
+	a, b := connected(x.t, x.hosts, patient)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

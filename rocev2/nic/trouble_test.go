@@ -39,7 +39,7 @@ func within(t testing.TB, limit time.Duration, what string, f func()) {
 // or none, and nothing worse.
 func TestDestroyAfterClose(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
-	a, b := connected(t, hosts, short)
+	a, b := connected(t, hosts, patient)
 	tr := startTraffic(a, b, 20000)
 	tr.flows(t)
 	if err := hosts[0].Dev.Close(); err != nil {
@@ -55,7 +55,7 @@ func TestDestroyAfterClose(t *testing.T) {
 		dev := hosts[0].MustOpen(t, nic.Options{})
 		var wg sync.WaitGroup
 		for range 4 {
-			a, _ := connected(t, hosts, short)
+			a, _ := connected(t, hosts, patient)
 			wg.Go(func() { _ = a.qp.Destroy() })
 		}
 		wg.Go(func() { _ = dev.Close() })
@@ -251,7 +251,7 @@ func TestSourceStays(t *testing.T) {
 	hosts := twoHosts(t, "--policy", "mode=fixed")
 	a, b := newSide(t, hosts[0], verbs.RC, 1<<16), newSide(t, hosts[1], verbs.RC, 1<<16)
 	attr := verbs.DefaultAttr()
-	short(&attr)
+	patient(&attr)
 	x, y := verbs.Endpoint{Addr: hosts[0].IPv4(), QPN: a.qp.QPN()}, verbs.Endpoint{Addr: hosts[1].IPv4(), QPN: b.qp.QPN()}
 	unnamed := x
 	unnamed.Addr = netip.Addr{} // the kernel's choice

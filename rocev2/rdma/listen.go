@@ -168,7 +168,7 @@ func (l *Listener) signal() {
 
 func (l *Listener) deviceEnded(why error) { l.end(why) }
 
-// Next waits for the next request, which the application accepts or rejects within 30 s.
+// Next waits for the next request, which the application accepts or rejects within two minutes.
 func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	for {
 		l.mu.Lock()

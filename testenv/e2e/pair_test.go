@@ -193,10 +193,12 @@ func family(v6 bool) string {
 // lateTries is how often an exchange is run that a paused machine may have spoilt.
 const lateTries = 5
 
-// exchange runs one exchange. One that the host has spoilt, by dropping packets in
-// front of a machine that it had paused, is run again: UC and UD do not repeat
-// what is lost, and then wait for it. So is one that failed: a program in a machine that is paused gives up. So is one in which rxe repeated packets, though all
-// arrived: a machine that is paused is late. What the product delays is late each time.
+// exchange runs one exchange. It is run again if the host may have spoilt it by pausing a machine:
+//   - Packets were dropped in front of the machine. UC and UD do not repeat what is lost, and wait for it.
+//   - A program was given no answer in time (rxepeer.Late), or is an impatient one that has failed.
+//   - rxe repeated packets, though all arrived.
+//
+// What the product delays is late each time.
 func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepeer.Exchange) phase {
 	t.Helper()
 	const tries = 10
@@ -208,7 +210,7 @@ func (p *pair) exchange(ctx context.Context, t *testing.T, name string, x rxepee
 			t.Logf("%s: the host dropped %d packets in front of a paused machine: again (%v)", name, drops, err)
 			continue
 		}
-		if err != nil && !rxepeer.WrongData(err.Error()) && i < lateTries {
+		if err != nil && (x.Impatient || rxepeer.Late(err.Error())) && i < lateTries {
 			t.Logf("%s: again: %v", name, err)
 			continue
 		}

@@ -262,7 +262,7 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *rdma)
 	if (error == 0)
 		return finish(id);
 	pthread_mutex_lock(&lock);
-	over = id->over || id->connected; /* the end came meanwhile */
+	over = id->over || (id->connected && error == EINVAL); /* the end came meanwhile */
 	pthread_mutex_unlock(&lock);
 	return over ? 0 : failed(error);
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softroce/softroce-xdp/rocev2/rdma/proto"
 	"github.com/softroce/softroce-xdp/rocev2/verbs"
 )
@@ -70,7 +72,8 @@ func (d *Device) exchange(waits bool, message func(seq uint32) []byte, fds ...in
 		delete(d.calls.waiting, seq)
 		d.calls.mu.Unlock()
 	}()
-	if err := proto.Write(d.conn, message(seq), fds...); err != nil {
+	// After EPIPE, the server's last message still waits for read, which fails the device.
+	if err := proto.Write(d.conn, message(seq), fds...); err != nil && !errors.Is(err, unix.EPIPE) {
 		d.fail(d.ended(err))
 	}
 	select {

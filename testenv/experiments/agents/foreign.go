@@ -91,9 +91,8 @@ func (l *Lab) detachXDP() error {
 	if err != nil {
 		return err
 	}
-	for {
-		it := new(link.Iterator)
-		defer it.Close()
+	for try := 1; ; try++ {
+		var it link.Iterator
 		for it.Next() {
 			info, err := it.Link.Info()
 			if err != nil {
@@ -103,7 +102,7 @@ func (l *Lab) detachXDP() error {
 				return it.Link.Detach()
 			}
 		}
-		if err := it.Err(); !errors.Is(err, unix.EAGAIN) { // another process is just making a link
+		if err := it.Err(); !errors.Is(err, unix.EAGAIN) || try == 1000 { // another process is just making a link
 			return err
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -17,7 +17,10 @@ const preferred = -15
 
 // Prefer has this process go before others, with all that it starts, until the returned function is called.
 func Prefer() (end func() error, err error) {
-	return func() error { return setNice(0) }, setNice(preferred)
+	if err := setNice(preferred); err != nil {
+		return nil, errors.Join(err, setNice(0))
+	}
+	return func() error { return setNice(0) }, nil
 }
 
 // setNice gives all threads of the process a nice value, which threads and processes

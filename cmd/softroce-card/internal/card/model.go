@@ -82,8 +82,5 @@ func lockPath(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() {
-		_ = os.Remove(path)
-		f.Close()
-	}, nil
+	return func() { loader.RemoveLocked(f, path) }, nil
 }

@@ -44,8 +44,12 @@ func (j *attachJob) planReload(agent int) error {
 	return nil
 }
 
-// reloadPatience is how long a reload may take. A process that refuses says so in its log only.
-const reloadPatience = 30 * time.Second
+const (
+	// reloadPatience is how long a reload may take. A process that refuses says so in its log only.
+	reloadPatience = 30 * time.Second
+	// reloadLooks are the looks at it in that time. They are counted: a command that stood still has not looked.
+	reloadLooks = 600
+)
 
 // reloadAll has the foreground processes of the jobs reload, and returns when each of their
 // interfaces has the new agent. It releases control, which the processes need.
@@ -85,7 +89,7 @@ func reloadAll(all []*attachJob, control *loader.Control) error {
 
 // waitReload waits until the interface has another agent than before.
 func (j *attachJob) waitReload(before loader.State) error {
-	for end := time.Now().Add(reloadPatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for range reloadLooks {
 		st, err := loader.ReadState(j.RunDir, j.name)
 		if err == nil && st.AgentStart != before.AgentStart && loader.AgentAlive(j.RunDir, j.name) {
 			j.report = fmt.Sprintf("upgraded from %s to %s by its process %d", before.Version, st.Version, st.AgentPID)
@@ -94,6 +98,7 @@ func (j *attachJob) waitReload(before loader.State) error {
 		if errors.Is(j.process.Signal(unix.Signal(0)), os.ErrProcessDone) {
 			return fmt.Errorf("%s: process %d has ended instead of reloading: see its log", j.name, j.process.Pid)
 		}
+		time.Sleep(reloadPatience / reloadLooks)
 	}
 	return fmt.Errorf("%s: process %d has not reloaded within %v: its log says whether it refuses, and why", j.name, j.process.Pid, reloadPatience)
 }

@@ -3,6 +3,7 @@
 package cmservice
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -144,7 +145,9 @@ func (s *Service) carry() {
 			s.transport.Send(a.Local, a.Peer, a.MAD)
 		case cm.Steer:
 			if err := s.transport.Steer(a); err != nil {
-				s.count.SteerErrors++
+				if !errors.Is(err, cm.ErrInUse) { // a port of somebody else
+					s.count.SteerErrors++
+				}
 				s.steerErr = err
 			}
 		case cm.Event:
