@@ -34,8 +34,7 @@ type connection struct {
 
 var (
 	oneConnection = limits.Use{Kind: limits.Connections, N: 1}
-	// A listener may have its port at the kernel's communication manager too, which takes a descriptor.
-	oneListener = []limits.Use{{Kind: limits.Listeners, N: 1}, {Kind: limits.Descriptors, N: 1}}
+	oneListener   = limits.Use{Kind: limits.Listeners, N: 1}
 )
 
 // maxBacklog is how many requests of a listener wait at most.
@@ -113,11 +112,11 @@ func (x *connections) listen(id mad.ServiceID, backlog int) error {
 	if err := x.c.process.mayListen(id); err != nil {
 		return err
 	}
-	if err := x.c.charge(oneListener...); err != nil {
+	if err := x.c.charge(oneListener); err != nil {
 		return err
 	}
 	if err := x.session.Listen(id, min(backlog, maxBacklog)); err != nil {
-		x.c.account.Release(oneListener...)
+		x.c.account.Release(oneListener)
 		return err
 	}
 	x.listeners[id] = struct{}{}
@@ -129,7 +128,7 @@ func (x *connections) unlisten(id mad.ServiceID) error {
 		return err
 	}
 	delete(x.listeners, id)
-	x.c.account.Release(oneListener...)
+	x.c.account.Release(oneListener)
 	return nil
 }
 

@@ -80,7 +80,7 @@ func (d *Device) startCM() (*cmservice.Service, error) {
 	c.port.Store(port)
 	c.svc.Store(svc)
 	go func() {
-		d.followKernelCM(port.ports)
+		d.followKernelCM()
 		svc.Close()
 	}()
 	return svc, nil

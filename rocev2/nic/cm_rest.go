@@ -52,19 +52,16 @@ func recent(life time.Duration, f func() bool) func() bool {
 }
 
 // followKernelCM gives these messages to the manager or to the kernel until the device has ended.
-func (d *Device) followKernelCM(ports *kernelPorts) {
+func (d *Device) followKernelCM() {
 	if d.routes == nil { // a loopback device is alone
 		<-d.done
 		return
 	}
-	defer ports.close()
 	r := restOwner{addresses: d.GIDs, steer: d.dataplane.SteerMAD}
 	t := time.NewTicker(restInterval)
 	defer t.Stop()
 	for {
-		kernel := d.kernelRDMA()
-		ports.follow(kernel)
-		r.update(kernel)
+		r.update(d.kernelRDMA())
 		select {
 		case <-t.C:
 		case <-d.done:

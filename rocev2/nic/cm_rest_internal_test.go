@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/softroce/softroce-xdp/rocev2/cm"
 )
@@ -60,5 +61,20 @@ func TestRestOwner(t *testing.T) {
 				t.Fatalf("seed %d: %v, want %v", seed, steered, want)
 			}
 		}
+	}
+}
+
+// The kernel is asked again when its answer is old, and not for each message.
+func TestRecent(t *testing.T) {
+	asked := 0
+	f := recent(time.Hour, func() bool { asked++; return asked == 1 })
+	for range 3 {
+		if !f() {
+			t.Fatal("it was asked again")
+		}
+	}
+	f = recent(-1, func() bool { asked++; return asked%2 == 0 })
+	if first, second := f(), f(); first == second {
+		t.Error("it was not asked again")
 	}
 }

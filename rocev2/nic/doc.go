@@ -50,7 +50,6 @@
 //
 //	cm.go        sessions of package cm; package internal/cmservice runs the manager
 //	cm_rest.go   messages of connections that belong to nobody: the kernel's, or rejected here
-//	cm_ports.go  ports of listeners, which are taken at the kernel too
 //	mad_path.go  the paths that its messages take to the core
 //	mad_request.go requests that wait for the path to their sender
 //

@@ -22,8 +22,7 @@ import (
 // to the core. Paths are kept while they are used. mad_request.go has the requests that wait for the path
 // to their sender.
 type madPort struct {
-	dev   *Device
-	ports *kernelPorts
+	dev *Device
 
 	mu     sync.Mutex
 	paths  map[madAddrs]*madPath
@@ -80,25 +79,13 @@ const (
 
 func newMADPort(d *Device) *madPort {
 	return &madPort{
-		dev: d, ports: newKernelPorts(d.routes), paths: map[madAddrs]*madPath{}, swept: time.Now(), slots: make(chan struct{}, madResolves),
+		dev: d, paths: map[madAddrs]*madPath{}, swept: time.Now(), slots: make(chan struct{}, madResolves),
 		places: share.Table[madAddrs]{Max: madResolves, MaxLowest: madDoubtful, Refresh: true},
 	}
 }
 
 // Steer implements cmservice.Transport.
-func (t *madPort) Steer(s cm.Steer) error {
-	listener, ok := s.Key.(cm.KeyService)
-	if ok && !s.Off {
-		if err := t.ports.listen(listener.Service, t.dev.kernelRDMA()); err != nil {
-			return err
-		}
-	}
-	err := t.dev.dataplane.SteerMAD(s)
-	if ok && (s.Off || err != nil) {
-		t.ports.unlisten(listener.Service)
-	}
-	return err
-}
+func (t *madPort) Steer(s cm.Steer) error { return t.dev.dataplane.SteerMAD(s) }
 
 // counters returns the counters.
 func (t *madPort) counters() madPathCounters {

@@ -3,7 +3,6 @@
 package cmservice
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -145,9 +144,7 @@ func (s *Service) carry() {
 			s.transport.Send(a.Local, a.Peer, a.MAD)
 		case cm.Steer:
 			if err := s.transport.Steer(a); err != nil {
-				if !errors.Is(err, cm.ErrInUse) { // a port of somebody else
-					s.count.SteerErrors++
-				}
+				s.count.SteerErrors++
 				s.steerErr = err
 			}
 		case cm.Event:

@@ -3,8 +3,7 @@
 // Package route tells the engine how to reach a destination through one interface:
 // source address, next hop, MAC addresses and MTU, and keeps that true while
 // routes, neighbours, addresses and the link change. It also numbers the
-// interface's addresses as GIDs, finds RDMA devices that the kernel has on the interface, and takes ports of the kernel's
-// communication manager.
+// interface's addresses as GIDs.
 //
 //	t, err := route.Open("eth0", route.Options{OnEvent: ...}) // in the interface's namespace
 //	p, err := t.ResolveFrom(gid, peer)                        // control path
