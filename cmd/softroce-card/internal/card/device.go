@@ -22,9 +22,12 @@ import (
 	"github.com/softroce/softroce-xdp/loader"
 )
 
-// cardTimeout limits the wait for an answer of a card behind a socket, and for another command
-// that uses the card.
-const cardTimeout = 5 * time.Second
+const (
+	// cardTimeout limits the wait for an answer of a card behind a socket.
+	cardTimeout = 5 * time.Second
+	// freePatience limits the wait for another command that uses the card.
+	freePatience = 20 * time.Second
+)
 
 // cardID is a card as the user names it.
 type cardID struct {
@@ -131,7 +134,7 @@ func (a *app) openCard(id *cardID) (*hwoffload.Card, error) {
 
 // openWhenFree opens a card. It waits for another command that uses it.
 func openWhenFree(id *cardID, open func() (hwoffload.Device, error)) (*hwoffload.Card, error) {
-	for end := time.Now().Add(cardTimeout); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(freePatience); ; time.Sleep(20 * time.Millisecond) {
 		d, err := open()
 		if errors.Is(err, hwoffload.ErrInUse) && time.Now().Before(end) {
 			continue
