@@ -141,7 +141,7 @@ const lateTries = 5
 // to an endpoint that it has just closed. The program has printed its results before.
 var fabricCrash = regexp.MustCompile(`Terminating test\s+fi_pingpong:\d+ terminated with signal 11`)
 
-// wasLate reports whether a program has failed for that reason alone.
+// wasLate reports whether an example of libibverbs was late and has received no wrong data, or fi_pingpong has met that fault.
 func wasLate(program string, err error) bool {
 	return err != nil && (strings.HasPrefix(program, "ibv_") && rxepeer.TimedOut(err.Error()) || fabricCrash.MatchString(err.Error()))
 }

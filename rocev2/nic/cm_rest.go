@@ -44,7 +44,7 @@ func recent(life time.Duration, f func() bool) func() bool {
 	var at time.Time
 	var result bool
 	return func() bool {
-		if at.IsZero() || time.Since(at) > life {
+		if time.Since(at) > life {
 			result, at = f(), time.Now()
 		}
 		return result

@@ -161,17 +161,12 @@ func (s *soak) killAgent() error {
 		return err
 	}
 	err := s.until(func() error { // attach refuses while the kernel has not freed what the process had
-		var alive bool
-		if err := s.hosts[host].Do(func() error {
-			alive = loader.HasAgent(topo.IfName, s.hosts[host].LoaderOptions())
+		return s.hosts[host].Do(func() error {
+			if loader.HasAgent(topo.IfName, s.hosts[host].LoaderOptions()) {
+				return fmt.Errorf("host %d: the agent that was killed is still there", host+1)
+			}
 			return nil
-		}); err != nil {
-			return err
-		}
-		if alive {
-			return fmt.Errorf("host %d: the agent that was killed is still there", host+1)
-		}
-		return nil
+		})
 	})
 	if err != nil {
 		return err

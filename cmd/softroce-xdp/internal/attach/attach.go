@@ -103,7 +103,7 @@ type attachJob struct {
 	recovered  bool // pins or state were lost, and are there again
 
 	change     *revision   // changes of an existing attachment; nil = there is none yet
-	process    *os.Process // foreground process that runs the agent, and is told to reload; nil = none
+	process    *os.Process // foreground process that runs the agent, and gets SIGHUP to reload; nil = none
 	kept       int         // process of the agent that goes on; 0 = none
 	fresh      bool        // attached by this command: detached if another interface fails
 	report     string      // result for the user; "" = nothing was done

@@ -45,7 +45,7 @@ func (j *attachJob) planReload(agent int) error {
 }
 
 const (
-	// reloadPatience is how long a reload may take. A process that refuses says so in its log only.
+	// reloadPatience is how long a reload may take. A process that refuses writes the reason to its log only.
 	reloadPatience = 30 * time.Second
 	// reloadLooks are the looks at it in that time. They are counted: a command that stood still has not looked.
 	reloadLooks = 600
@@ -103,7 +103,7 @@ func (j *attachJob) waitReload(before loader.State) error {
 	return fmt.Errorf("%s: process %d has not reloaded within %v: its log says whether it refuses, and why", j.name, j.process.Pid, reloadPatience)
 }
 
-// controlPatience is how long an agent waits for control before it says so.
+// controlPatience is how long an agent waits for control before it logs that it waits.
 const controlPatience = time.Second
 
 // takeControl takes control of the interface as soon as no other process has it. That process may start an agent, whose engine
