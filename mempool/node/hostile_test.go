@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -43,13 +44,11 @@ func TestGarbageFromServer(t *testing.T) {
 			listener := listen(t, dev, proto.Offer{Challenge: 7})
 			joined := make(chan struct{})
 			go func() {
-				conn, err := listener.Accept(ctx)
-				if err != nil {
-					t.Error(err)
+				conn := begun(ctx, t, listener)
+				if conn == nil {
 					return
 				}
 				defer conn.Close()
-				_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
 				if !c.unwelcome {
 					_ = conn.Send(ctx, proto.Append(nil, &proto.Welcome{SlabBytes: 64 << 10, Slabs: 4, Hold: time.Second, Grace: time.Second}))
 				}
@@ -119,12 +118,10 @@ func TestHostileText(t *testing.T) {
 			proto.SplitText(status),
 			append([]proto.Message{&proto.Welcome{SlabBytes: 4096, Slabs: 1}, &proto.Lease{Period: 1, Parts: 1}, nil}, proto.SplitText([]byte(hostile))...),
 		} {
-			conn, err := listener.Accept(ctx)
-			if err != nil {
-				t.Error(err)
+			conn := begun(ctx, t, listener)
+			if conn == nil {
 				return
 			}
-			_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
 			for _, m := range list {
 				if m == nil {
 					<-joined
@@ -171,12 +168,10 @@ func TestRemovedWhileAsked(t *testing.T) {
 	for range 50 {
 		joined := make(chan struct{})
 		go func() {
-			conn, err := listener.Accept(ctx)
-			if err != nil {
-				t.Error(err)
+			conn := begun(ctx, t, listener)
+			if conn == nil {
 				return
 			}
-			_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage)) // Begin
 			_ = conn.Send(ctx, proto.Append(nil, &proto.Welcome{SlabBytes: 4096, Slabs: 1}))
 			_ = conn.Send(ctx, proto.Append(nil, &proto.Lease{Period: 1, Parts: 1}))
 			<-joined
@@ -195,6 +190,18 @@ func TestRemovedWhileAsked(t *testing.T) {
 		}
 		testkit.Must(t, n.Close())
 	}
+}
+
+// begun returns the next connection of such a listener, behind its Begin. nil: there is none, and the test has failed.
+func begun(ctx context.Context, t *testing.T, l *rdma.Listener) *rdma.Conn {
+	t.Helper()
+	conn, err := l.Accept(ctx)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	_, _ = conn.Recv(ctx, make([]byte, proto.MaxMessage))
+	return conn
 }
 
 // listen returns a listener of a server that a test writes itself.
